@@ -15,7 +15,12 @@ export default defineConfig({
       output: {
         // Small modules that every first load needs share one file: each file costs the headers of a response.
         codeSplitting: {
-          groups: [{ name: "frame", test: /portal\/src\/ui\/(words|held)\.tsx?$|@tanstack\/(react-router|react-store|router-core|history)\// }],
+          groups: [
+            {
+              name: "frame",
+              test: /portal\/src\/ui\/(words|held)\.tsx?$|@tanstack\/(react-router|react-store|router-core|history)\//,
+            },
+          ],
         },
       },
     },

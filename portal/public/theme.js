@@ -6,7 +6,7 @@
     if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
     var language = localStorage.getItem("language");
     if (language) document.documentElement.lang = language;
-  } catch (error) {
+  } catch {
     // Storage may be forbidden; the system's theme applies then.
   }
 })();

@@ -36,7 +36,9 @@ if (total > BUDGET) {
 }
 
 // The first paint needs the document, its style sheets, and the scripts that are no modules.
-const blocking = [...html.matchAll(/<link rel="stylesheet"[^>]* href="\/([^"]+)"|<script src="\/([^"]+)"/g)].map((found) => found[1] ?? found[2]);
+const blocking = [...html.matchAll(/<link rel="stylesheet"[^>]* href="\/([^"]+)"|<script src="\/([^"]+)"/g)].map(
+  (found) => found[1] ?? found[2],
+);
 const paint = ["index.html", "mark.svg", ...blocking].reduce((sum, path) => sum + (sizes.get(path) ?? 0), 0);
 console.log(`first paint: ${(paint / 1000).toFixed(1)} kB (gzip), budget ${FIRST_PAINT / 1000} kB`);
 if (!html.includes('class="boot"') || blocking.length === 0 || paint > FIRST_PAINT) {

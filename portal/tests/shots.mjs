@@ -23,7 +23,10 @@ for (const shot of rest) {
   await page.goto(server.url + path);
   await page.locator("#main h1").first().waitFor();
   await page.waitForTimeout(500);
-  await page.screenshot({ path: `${folder}/${user}${path.replaceAll(/[/?=]/g, "_")}-${width}-${scheme}-${locale}.png`, fullPage: true });
+  await page.screenshot({
+    path: `${folder}/${user}${path.replaceAll(/[/?=]/g, "_")}-${width}-${scheme}-${locale}.png`,
+    fullPage: true,
+  });
 }
 for (const [user, guest] of guests) for (const fault of guest.faults) console.log(`${user}: ${fault}`);
 await browser.close();

@@ -45,7 +45,12 @@ export async function result<T>(request: Promise<Outcome<T>>): Promise<T> {
   const problem = isProblem(error) ? error : undefined;
   if (response.status === 401 && !response.url.endsWith("/session")) onSessionEnd();
   throw new RequestError(
-    problem ?? { type: "about:blank", title: response.statusText, status: response.status, detail: `HTTP ${response.status}` },
+    problem ?? {
+      type: "about:blank",
+      title: response.statusText,
+      status: response.status,
+      detail: `HTTP ${response.status}`,
+    },
     Number.isNaN(retryAfter) ? undefined : retryAfter,
   );
 }

@@ -47,18 +47,23 @@ function collectionsOf(event: StreamEvent): Set<string> {
   return collections;
 }
 
-/** Makes queries read again. A read in progress continues, because a list of many pages would otherwise never end under a stream
- * of events. That read may have begun before the event, so another one follows it. */
+/**
+ * Makes queries read again. A read in progress continues, because a list of many pages would otherwise never end under
+ * a stream of events. That read may have begun before the event, so another one follows it.
+ */
 function readAgain(queries: QueryClient, filters: InvalidateQueryFilters) {
   const busy = queries.getQueryCache().findAll({ ...filters, fetchStatus: "fetching" });
   void queries.invalidateQueries(filters, { cancelRefetch: false });
   for (const query of busy) {
-    const follow = () => void queries.invalidateQueries({ queryKey: query.queryKey, exact: true }, { cancelRefetch: false });
+    const follow = () =>
+      void queries.invalidateQueries({ queryKey: query.queryKey, exact: true }, { cancelRefetch: false });
     query.promise?.then(follow, follow);
   }
 }
 
-/** Gathers events, and then marks the collections that they concern as out of date, so that the screens read them again. */
+/**
+ * Gathers events, and then marks the collections that they concern as out of date, so that the screens read them again.
+ */
 export class Refresh {
   private readonly collections = new Set<string>();
   private everything = false;
@@ -99,9 +104,11 @@ export class Refresh {
   }
 }
 
-/** Connects the page of a person to the stream and keeps what it shows up to date. `onOther` is called when the page must load
- * again: another person has signed in in another tab and owns the session, or the browser restores a page that was left. Such a page
- * has no stream, and its person may have signed out. */
+/**
+ * Connects the page of a person to the stream and keeps what it shows up to date. `onOther` is called when the page
+ * must load again: another person has signed in in another tab and owns the session, or the browser restores a page
+ * that was left. Such a page has no stream, and its person may have signed out.
+ */
 export function LiveUpdates({ user, onOther, children }: { user: string; onOther: () => void; children: ReactNode }) {
   const queries = useQueryClient();
   const [own] = useState(user);
@@ -122,7 +129,9 @@ export function LiveUpdates({ user, onOther, children }: { user: string; onOther
       switch (message.type) {
         case "state":
           // A lost stream keeps the time at which it was lost, however often the browser tries again.
-          setLive((before) => (before.connected === message.connected ? before : { connected: message.connected, since: message.since }));
+          setLive((before) =>
+            before.connected === message.connected ? before : { connected: message.connected, since: message.since },
+          );
           break;
         case "begin":
           if (message.user !== own) onOther();
@@ -146,7 +155,10 @@ export function LiveUpdates({ user, onOther, children }: { user: string; onOther
       };
     }
     // Each person has a worker: the stream of another person, who may still have a tab open, is not used here.
-    const worker = new SharedWorker(new URL("./stream.worker.ts", import.meta.url), { type: "module", name: `stream ${own}` });
+    const worker = new SharedWorker(new URL("./stream.worker.ts", import.meta.url), {
+      type: "module",
+      name: `stream ${own}`,
+    });
     worker.port.onmessage = (message: MessageEvent<StreamMessage>) => receive(message.data);
     worker.port.start();
     const leave = () => worker.port.postMessage("bye");

@@ -3,9 +3,11 @@
 
 export type StreamEvent = { serial: number; kind: string; objects: string[]; change?: string };
 
-/** A message of the stream to its tabs. `begin` names the person whose stream it is; `reset` asks them to read everything
- * again, because events may have been missed; `refused` says that the engine answered without a stream, so that the session
- * may have ended. */
+/**
+ * A message of the stream to its tabs. `begin` names the person whose stream it is; `reset` asks them to read
+ * everything again, because events may have been missed; `refused` says that the engine answered without a stream, so
+ * that the session may have ended.
+ */
 export type StreamMessage =
   | { type: "state"; connected: boolean; since: number }
   | { type: "begin"; user: string }

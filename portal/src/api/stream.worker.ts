@@ -28,7 +28,8 @@ scope.onconnect = (connection) => {
     if (message.type === "begin") begin = message;
     for (const tab of tabs) tab.postMessage(message);
     if (message.type === "begin" && own !== "" && message.user !== own) {
-      // The stream of another person is for no tab of this worker: the tabs load again, and the next one opens a stream.
+      // The stream of another person is for no tab of this worker: the tabs load again, and the next one opens a
+      // stream.
       tabs.clear();
       end();
     }

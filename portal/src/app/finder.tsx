@@ -1,7 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { Dialog, Heading, Input, Label, ListBox, ListBoxItem, Modal, ModalOverlay, SearchField, Text, Autocomplete } from "react-aria-components";
+import {
+  Dialog,
+  Heading,
+  Input,
+  Label,
+  ListBox,
+  ListBoxItem,
+  Modal,
+  ModalOverlay,
+  SearchField,
+  Text,
+  Autocomplete,
+} from "react-aria-components";
 
 import { accounts, connections, services } from "../api/queries";
 import type { Account, Connection, Service } from "../api/types";
@@ -11,25 +23,64 @@ import { Ident } from "../ui/ident";
 import { explain } from "../ui/loaded";
 import { useMe } from "./shell";
 
-type Found = { id: string; name: string; kind: "search.service" | "search.connection" | "search.account"; words: string; to: string };
+type Found = {
+  id: string;
+  name: string;
+  kind: "search.service" | "search.connection" | "search.account";
+  words: string;
+  to: string;
+};
 
-/** Returns everything that can be found, with the words by which it is found: ids, names, VLANs, MAC addresses, ASNs. */
+/**
+ * Returns everything that can be found, with the words by which it is found: ids, names, VLANs, MAC addresses, ASNs.
+ */
 export function searchIndex(services: Service[], connections: Connection[], accounts: Account[]): Found[] {
   const found: Found[] = [];
   for (const service of services) {
     const words = [service.id, service.name, service.account.name, service.peer?.name ?? ""];
     for (const end of service.ends) {
-      words.push(end.id, end.vlan_text ?? "", end.account.name, ...end.account.asns.map((asn) => `AS${asn}`), ...end.macs.map((mac) => mac.address), ...end.ips.map((ip) => ip.address));
+      words.push(
+        end.id,
+        end.vlan_text ?? "",
+        end.account.name,
+        ...end.account.asns.map((asn) => `AS${asn}`),
+        ...end.macs.map((mac) => mac.address),
+        ...end.ips.map((ip) => ip.address),
+      );
     }
-    found.push({ id: service.id, name: service.name, kind: "search.service", words: words.join(" "), to: `/services/${service.id}` });
+    found.push({
+      id: service.id,
+      name: service.name,
+      kind: "search.service",
+      words: words.join(" "),
+      to: `/services/${service.id}`,
+    });
   }
   for (const connection of connections) {
-    const words = [connection.id, connection.name, connection.account.name, connection.site, ...connection.ports.map((port) => port.id)];
-    found.push({ id: connection.id, name: connection.name, kind: "search.connection", words: words.join(" "), to: `/connections#${connection.id}` });
+    const words = [
+      connection.id,
+      connection.name,
+      connection.account.name,
+      connection.site,
+      ...connection.ports.map((port) => port.id),
+    ];
+    found.push({
+      id: connection.id,
+      name: connection.name,
+      kind: "search.connection",
+      words: words.join(" "),
+      to: `/connections#${connection.id}`,
+    });
   }
   for (const account of accounts) {
     const words = [account.id, account.name, ...account.asns.map((asn) => `AS${asn}`)];
-    found.push({ id: account.id, name: account.name, kind: "search.account", words: words.join(" "), to: `/members#${account.id}` });
+    found.push({
+      id: account.id,
+      name: account.name,
+      kind: "search.account",
+      words: words.join(" "),
+      to: `/members#${account.id}`,
+    });
   }
   return found;
 }
@@ -61,13 +112,25 @@ export function Found({ close }: { close: () => void }) {
   const me = useMe();
   const navigate = useNavigate();
   const [text, setText] = useState("");
-  const [all, links, members] = [useQuery(services), useQuery(connections), useQuery({ ...accounts, enabled: me.operator })];
-  const index = useMemo(() => searchIndex(all.data ?? [], links.data ?? [], members.data ?? []), [all.data, links.data, members.data]);
+  const [all, links, members] = [
+    useQuery(services),
+    useQuery(connections),
+    useQuery({ ...accounts, enabled: me.operator }),
+  ];
+  const index = useMemo(
+    () => searchIndex(all.data ?? [], links.data ?? [], members.data ?? []),
+    [all.data, links.data, members.data],
+  );
   // The search says that nothing matches only after all lists were read.
   const reads = [all, links, members];
   const failed = reads.find((read) => read.isError && read.data === undefined);
-  const none = failed ? explain(t, failed.error) : t(reads.some((read) => read.isLoading) ? "load.loading" : "search.none");
-  const items = useMemo(() => (text.trim() === "" ? [] : index.filter((item) => matches(item.words, text.trim())).slice(0, 30)), [index, text]);
+  const none = failed
+    ? explain(t, failed.error)
+    : t(reads.some((read) => read.isLoading) ? "load.loading" : "search.none");
+  const items = useMemo(
+    () => (text.trim() === "" ? [] : index.filter((item) => matches(item.words, text.trim())).slice(0, 30)),
+    [index, text],
+  );
   return (
     <>
       <Heading slot="title">{t("search.title")}</Heading>

@@ -24,7 +24,11 @@ export function Preferences({ onSignOut, label }: { onSignOut?: () => void; labe
             if (key === "signout") onSignOut?.();
           }}
         >
-          <MenuSection selectionMode="single" selectedKeys={[language]} onSelectionChange={(keys) => [...keys].forEach((key) => isLanguage(key) && choose(key))}>
+          <MenuSection
+            selectionMode="single"
+            selectedKeys={[language]}
+            onSelectionChange={(keys) => [...keys].forEach((key) => isLanguage(key) && choose(key))}
+          >
             <Header className="menu-title">{t("prefs.language")}</Header>
             {Object.entries(LANGUAGES).map(([id, name]) => (
               <MenuItem key={id} id={id} textValue={name} className="menu-item">
@@ -33,7 +37,11 @@ export function Preferences({ onSignOut, label }: { onSignOut?: () => void; labe
               </MenuItem>
             ))}
           </MenuSection>
-          <MenuSection selectionMode="single" selectedKeys={[theme]} onSelectionChange={(keys) => [...keys].forEach((key) => setTheme(key as Theme))}>
+          <MenuSection
+            selectionMode="single"
+            selectedKeys={[theme]}
+            onSelectionChange={(keys) => [...keys].forEach((key) => setTheme(key as Theme))}
+          >
             <Header className="menu-title">{t("prefs.theme")}</Header>
             {THEMES.map((id) => (
               <MenuItem key={id} id={id} textValue={t(`prefs.theme.${id}`)} className="menu-item">
@@ -43,7 +51,11 @@ export function Preferences({ onSignOut, label }: { onSignOut?: () => void; labe
             ))}
           </MenuSection>
           {onSignOut ? (
-            <MenuSection selectionMode="multiple" selectedKeys={singleKeys ? ["keys"] : []} onSelectionChange={(keys) => setSingleKeys(keys === "all" || keys.has("keys"))}>
+            <MenuSection
+              selectionMode="multiple"
+              selectedKeys={singleKeys ? ["keys"] : []}
+              onSelectionChange={(keys) => setSingleKeys(keys === "all" || keys.has("keys"))}
+            >
               <Header className="menu-title">{t("prefs.keyboard")}</Header>
               <MenuItem id="keys" textValue={t("prefs.singleKeys")} className="menu-item">
                 <span>{t("prefs.singleKeys")}</span>

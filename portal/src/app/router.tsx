@@ -44,47 +44,139 @@ function Broken({ error }: { error: unknown }) {
 }
 
 const root = createRootRoute({ component: Shell, notFoundComponent: Missing, errorComponent: Broken });
-const route = <P extends string>(path: P, component: FunctionComponent) => createRoute({ getParentRoute: () => root, path, component });
+const route = <P extends string>(path: P, component: FunctionComponent) =>
+  createRoute({ getParentRoute: () => root, path, component });
 
-const services = createRoute({ getParentRoute: () => root, path: "/services", component: later(() => import("../screens/services"), "Services"), validateSearch: parseServicesSearch });
-const audit = createRoute({ getParentRoute: () => root, path: "/audit", component: later(() => import("../screens/audit"), "Audit"), validateSearch: parseAuditSearch });
+const services = createRoute({
+  getParentRoute: () => root,
+  path: "/services",
+  component: later(() => import("../screens/services"), "Services"),
+  validateSearch: parseServicesSearch,
+});
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/audit",
+  component: later(() => import("../screens/audit"), "Audit"),
+  validateSearch: parseAuditSearch,
+});
 
-const billing = createRoute({ getParentRoute: () => root, path: "/billing", component: later(() => import("../screens/billing"), "Billing"), validateSearch: parseBillingSearch });
+const billing = createRoute({
+  getParentRoute: () => root,
+  path: "/billing",
+  component: later(() => import("../screens/billing"), "Billing"),
+  validateSearch: parseBillingSearch,
+});
 
-const attack = createRoute({ getParentRoute: () => root, path: "/attack", component: later(() => import("../screens/attack"), "UnderAttack"), validateSearch: parseAttackSearch });
+const attack = createRoute({
+  getParentRoute: () => root,
+  path: "/attack",
+  component: later(() => import("../screens/attack"), "UnderAttack"),
+  validateSearch: parseAttackSearch,
+});
 
 const tree = root.addChildren([
   route("/", Home),
-  route("/order", later(() => import("../screens/order"), "OrderPath")),
+  route(
+    "/order",
+    later(() => import("../screens/order"), "OrderPath"),
+  ),
   services,
-  route("/services/$id", later(() => import("../screens/service"), "Service")),
-  route("/connections", later(() => import("../screens/connections"), "Connections")),
-  route("/lan", later(() => import("../screens/lan"), "PeeringLan")),
+  route(
+    "/services/$id",
+    later(() => import("../screens/service"), "Service"),
+  ),
+  route(
+    "/connections",
+    later(() => import("../screens/connections"), "Connections"),
+  ),
+  route(
+    "/lan",
+    later(() => import("../screens/lan"), "PeeringLan"),
+  ),
   attack,
   billing,
-  route("/traffic", later(() => import("../screens/traffic"), "Traffic")),
-  route("/keys", later(() => import("../screens/keys"), "Keys")),
-  route("/approvals", later(() => import("../screens/approvals"), "Approvals")),
-  route("/filters", later(() => import("../screens/filters"), "Filters")),
-  route("/noc", later(() => import("../screens/noc"), "NocWall")),
-  route("/fabric", later(() => import("../screens/fabric"), "Fabric")),
-  route("/changes", later(() => import("../screens/changes"), "Changes")),
-  route("/changes/$id", later(() => import("../screens/changes"), "Change")),
-  route("/notices", later(() => import("../screens/notices"), "Notices")),
-  route("/cross-connects", later(() => import("../screens/crossconnects"), "CrossConnects")),
-  route("/groups", later(() => import("../screens/groups"), "Groups")),
-  route("/policies", later(() => import("../screens/policies"), "Policies")),
-  route("/matrix", later(() => import("../screens/matrix"), "PeeringMatrix")),
-  route(PUBLIC[0], later(() => import("../screens/public"), "PublicStatus")),
-  route(PUBLIC[1], later(() => import("../screens/public"), "LookingGlass")),
-  route(PUBLIC[2], later(() => import("../screens/public"), "VerifyLetter")),
-  route(PUBLIC[3], later(() => import("../screens/public"), "UseLink")),
-  route("/members", later(() => import("../screens/members"), "Members")),
+  route(
+    "/traffic",
+    later(() => import("../screens/traffic"), "Traffic"),
+  ),
+  route(
+    "/keys",
+    later(() => import("../screens/keys"), "Keys"),
+  ),
+  route(
+    "/approvals",
+    later(() => import("../screens/approvals"), "Approvals"),
+  ),
+  route(
+    "/filters",
+    later(() => import("../screens/filters"), "Filters"),
+  ),
+  route(
+    "/noc",
+    later(() => import("../screens/noc"), "NocWall"),
+  ),
+  route(
+    "/fabric",
+    later(() => import("../screens/fabric"), "Fabric"),
+  ),
+  route(
+    "/changes",
+    later(() => import("../screens/changes"), "Changes"),
+  ),
+  route(
+    "/changes/$id",
+    later(() => import("../screens/changes"), "Change"),
+  ),
+  route(
+    "/notices",
+    later(() => import("../screens/notices"), "Notices"),
+  ),
+  route(
+    "/cross-connects",
+    later(() => import("../screens/crossconnects"), "CrossConnects"),
+  ),
+  route(
+    "/groups",
+    later(() => import("../screens/groups"), "Groups"),
+  ),
+  route(
+    "/policies",
+    later(() => import("../screens/policies"), "Policies"),
+  ),
+  route(
+    "/matrix",
+    later(() => import("../screens/matrix"), "PeeringMatrix"),
+  ),
+  route(
+    PUBLIC[0],
+    later(() => import("../screens/public"), "PublicStatus"),
+  ),
+  route(
+    PUBLIC[1],
+    later(() => import("../screens/public"), "LookingGlass"),
+  ),
+  route(
+    PUBLIC[2],
+    later(() => import("../screens/public"), "VerifyLetter"),
+  ),
+  route(
+    PUBLIC[3],
+    later(() => import("../screens/public"), "UseLink"),
+  ),
+  route(
+    "/members",
+    later(() => import("../screens/members"), "Members"),
+  ),
   audit,
 ]);
 
 export function newRouter(history?: RouterHistory) {
-  return createRouter({ routeTree: tree, defaultPreload: "intent", defaultErrorComponent: Broken, ...(history ? { history } : {}) });
+  return createRouter({
+    routeTree: tree,
+    defaultPreload: "intent",
+    defaultErrorComponent: Broken,
+    ...(history ? { history } : {}),
+  });
 }
 
 declare module "@tanstack/react-router" {

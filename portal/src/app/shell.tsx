@@ -32,7 +32,9 @@ export function useMe(): Whoami {
   return me;
 }
 
-/** Returns true for the exchange's staff. Parts that are shown outside of the shell, too, are shown as to members there. */
+/**
+ * Returns true for the exchange's staff. Parts that are shown outside of the shell, too, are shown as to members there.
+ */
 export function useIsStaff(): boolean {
   return useContext(Me)?.operator ?? false;
 }
@@ -82,7 +84,10 @@ export function navigation(me: Whoami): { title: MessageId; entries: Entry[] }[]
   if (me.roles.includes("regulator")) return [{ title: "nav.supervision", entries: [...audit, ...REGULATOR] }];
   if (me.operator) {
     groups.push({ title: "nav.exchange", entries: [...OPERATOR.filter(permitted), ...audit] });
-    groups.push({ title: "nav.all", entries: MEMBER.filter((entry) => entry.to !== "/order" && entry.to !== "/attack") });
+    groups.push({
+      title: "nav.all",
+      entries: MEMBER.filter((entry) => entry.to !== "/order" && entry.to !== "/attack"),
+    });
   } else {
     groups.push({ title: "nav.member", entries: [...MEMBER.filter(permitted), ...audit] });
   }
@@ -102,7 +107,12 @@ function Navigation({ me }: { me: Whoami }) {
         <div key={group.title} className="nav-group">
           <div className="nav-title">{t(group.title)}</div>
           {group.entries.map((entry) => (
-            <Link key={entry.to} to={entry.to} activeOptions={{ exact: entry.to === "/" }} activeProps={{ "aria-current": "page" }}>
+            <Link
+              key={entry.to}
+              to={entry.to}
+              activeOptions={{ exact: entry.to === "/" }}
+              activeProps={{ "aria-current": "page" }}
+            >
               <span>{t(entry.name)}</span>
               {entry.count && tasks > 0 ? (
                 <span className="count">
@@ -140,7 +150,10 @@ function Drawer({ me }: { me: Whoami }) {
   );
 }
 
-/** Shows since when the data on screen may be out of date. A screen reader reads the sentence once, and not the age each second. */
+/**
+ * Shows since when the data on screen may be out of date. A screen reader reads the sentence once, and not the age each
+ * second.
+ */
 export function StaleBanner() {
   const t = useText();
   const live = useLive();
@@ -171,7 +184,10 @@ export function Shell() {
 const reload = () => location.reload();
 
 function SignedIn() {
-  const query = useQuery({ ...session, retry: (count, error) => error instanceof RequestError && error.isTransient && count < 2 });
+  const query = useQuery({
+    ...session,
+    retry: (count, error) => error instanceof RequestError && error.isTransient && count < 2,
+  });
   const [ended, setEnded] = useState(false);
   useEffect(() => watchSession(() => setEnded(true)), []);
   if (query.data === undefined) {
@@ -246,7 +262,9 @@ function Frame({ me }: { me: Whoami }) {
           </div>
         </header>
         <StaleBanner />
-        {error === undefined ? null : <Notice tone="bad" title={t("session.stillIn", { reason: explain(t, error) })} live />}
+        {error === undefined ? null : (
+          <Notice tone="bad" title={t("session.stillIn", { reason: explain(t, error) })} live />
+        )}
         <main className="main" id="main" tabIndex={-1} ref={main}>
           {me.roles.includes("regulator") ? <Notice tone="off" title={t("supervision.hidden")} /> : null}
           <Outlet />

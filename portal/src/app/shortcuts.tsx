@@ -11,7 +11,10 @@ import { useSingleKeys } from "./singlekeys";
 export type Jump = { letter: string; to: string; name: MessageId };
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
+  );
 }
 
 /** Keys that work on every screen: `?` lists them, `/` searches, `g` and a letter jump. */

@@ -11,7 +11,9 @@ function read(): boolean {
   }
 }
 
-/** Turns single-key shortcuts on or off, and remembers the choice: speech input presses keys by accident (WCAG 2.1.4). */
+/**
+ * Turns single-key shortcuts on or off, and remembers the choice: speech input presses keys by accident (WCAG 2.1.4).
+ */
 export function setSingleKeys(next: boolean) {
   enabled = next;
   try {

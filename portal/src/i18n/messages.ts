@@ -26,7 +26,9 @@ export function reasonId(code: string): string {
   return `reason.${code}`;
 }
 
-/** Returns the messages with the words for the engine's codes. English has none: the engine writes its texts in English. */
+/**
+ * Returns the messages with the words for the engine's codes. English has none: the engine writes its texts in English.
+ */
 export function withReasons(messages: Messages, reasons: Record<string, string>): Messages {
   return { ...messages, ...Object.fromEntries(Object.entries(reasons).map(([code, text]) => [reasonId(code), text])) };
 }

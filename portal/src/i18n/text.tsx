@@ -3,11 +3,24 @@ import { I18nProvider } from "react-aria-components";
 import { IntlProvider, useIntl } from "react-intl";
 
 import type { Coded } from "../api/types";
-import { LANGUAGES, loadMessages, preferredLanguage, reasonId, type Language, type MessageId, type Messages } from "./messages";
+import {
+  LANGUAGES,
+  loadMessages,
+  preferredLanguage,
+  reasonId,
+  type Language,
+  type MessageId,
+  type Messages,
+} from "./messages";
 
 export type Values = Record<string, string | number | Date>;
-/** Renders messages; `reason` renders what the engine says, and returns its English text where the language has no words for it. */
-export type Translate = ((id: MessageId, values?: Values) => string) & { reason: (coded: readonly Coded[] | undefined, text: string) => string };
+/**
+ * Renders messages; `reason` renders what the engine says, and returns its English text where the language has no words
+ * for it.
+ */
+export type Translate = ((id: MessageId, values?: Values) => string) & {
+  reason: (coded: readonly Coded[] | undefined, text: string) => string;
+};
 
 /** Returns a function that renders messages in the chosen language. */
 export function useText(): Translate {
@@ -80,7 +93,15 @@ export function Language({ children }: { children: ReactNode }) {
 }
 
 /** Provides the given messages. */
-export function Localized({ language, messages, children }: { language: Language; messages: Messages; children: ReactNode }) {
+export function Localized({
+  language,
+  messages,
+  children,
+}: {
+  language: Language;
+  messages: Messages;
+  children: ReactNode;
+}) {
   return (
     <IntlProvider locale={language} messages={messages} defaultLocale="en">
       <I18nProvider locale={language}>{children}</I18nProvider>

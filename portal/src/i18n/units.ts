@@ -42,7 +42,11 @@ export function formatNumber(value: number, language: string): string {
 
 /** Returns a share of 0 to 1 in percent: "2.5 %". A share that rounds to nothing has no sign. */
 export function formatShare(share: number, language: string): string {
-  return new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1, signDisplay: "negative" }).format(share);
+  return new Intl.NumberFormat(language, {
+    style: "percent",
+    maximumFractionDigits: 1,
+    signDisplay: "negative",
+  }).format(share);
 }
 
 /** Returns the exact time in UTC, for the hover text of local times: "2026-11-23 14:05:09 UTC". */
@@ -71,7 +75,7 @@ export function formatAge(then: Date, now: Date, language: string): string {
 /** Returns runs of consecutive numbers as text: [1, 2, 3, 7] is "1–3, 7". */
 export function formatRuns(numbers: readonly number[]): string {
   const runs: string[] = [];
-  for (let start = 0; start < numbers.length; ) {
+  for (let start = 0; start < numbers.length;) {
     let end = start;
     while (end + 1 < numbers.length && numbers[end + 1] === (numbers[end] ?? 0) + 1) end += 1;
     runs.push(start === end ? `${numbers[start]}` : `${numbers[start]}–${numbers[end]}`);

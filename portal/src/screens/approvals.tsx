@@ -9,7 +9,11 @@ import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead } from "../ui/parts";
 
-const ORDERS: Record<string, MessageId> = { delete_fabric: "approval.deleteTrunk", delete_service: "approval.deleteLan", unlock: "approval.unlock" };
+const ORDERS: Record<string, MessageId> = {
+  delete_fabric: "approval.deleteTrunk",
+  delete_service: "approval.deleteLan",
+  unlock: "approval.unlock",
+};
 
 function Row({ approval: live }: { approval: Approval }) {
   const t = useText();
@@ -31,10 +35,25 @@ function Row({ approval: live }: { approval: Approval }) {
         {approval.own ? (
           <span className="quiet">{t("approval.own")}</span>
         ) : approval.can.includes("approve") ? (
-          <ConfirmedAct label={t("approval.approve")} title={what} sentence={t("approval.sentence", { name: approval.requested_by ?? t("approval.host") })} kind="danger" explain={explained} hold={hold} act={() => approve.mutateAsync([approval.id, approval.revision])} />
+          <ConfirmedAct
+            label={t("approval.approve")}
+            title={what}
+            sentence={t("approval.sentence", { name: approval.requested_by ?? t("approval.host") })}
+            kind="danger"
+            explain={explained}
+            hold={hold}
+            act={() => approve.mutateAsync([approval.id, approval.revision])}
+          />
         ) : null}
         {approval.can.includes("approve") ? (
-          <ConfirmedAct label={t(approval.own ? "approval.withdraw" : "approval.refuse")} title={t(approval.own ? "approval.withdraw" : "approval.refuse")} sentence={t("approval.withdrawSentence", { what })} explain={explained} hold={hold} act={() => withdraw.mutateAsync([approval.id, approval.revision])} />
+          <ConfirmedAct
+            label={t(approval.own ? "approval.withdraw" : "approval.refuse")}
+            title={t(approval.own ? "approval.withdraw" : "approval.refuse")}
+            sentence={t("approval.withdrawSentence", { what })}
+            explain={explained}
+            hold={hold}
+            act={() => withdraw.mutateAsync([approval.id, approval.revision])}
+          />
         ) : null}
       </div>
     </li>
@@ -50,7 +69,14 @@ export function Approvals() {
       <ScreenHead title={t("nav.approvals")} below={t("approval.about")} />
       <Panel flush>
         <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
-          <Loaded query={query} lines={4} empty={{ when: (list) => list.length === 0, show: <Empty title={t("approval.none")}>{t("approval.noneAbout")}</Empty> }}>
+          <Loaded
+            query={query}
+            lines={4}
+            empty={{
+              when: (list) => list.length === 0,
+              show: <Empty title={t("approval.none")}>{t("approval.noneAbout")}</Empty>,
+            }}
+          >
             {(list) => (
               <ul className="lines">
                 {list.map((approval) => (

@@ -14,7 +14,18 @@ import { Bars, MinuteChart } from "../ui/chart";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { parseRate } from "../ui/endfields";
 import { Form, TextField } from "../ui/fields";
-import { ActionOf, checkFilter, EMPTY_FILTER, FilterFields, filterErrors, filterOf, Lifetime, TimeLeft, type FilterDraft, type FilterErrors } from "../ui/filterform";
+import {
+  ActionOf,
+  checkFilter,
+  EMPTY_FILTER,
+  FilterFields,
+  filterErrors,
+  filterOf,
+  Lifetime,
+  TimeLeft,
+  type FilterDraft,
+  type FilterErrors,
+} from "../ui/filterform";
 import { useHeld } from "../ui/held";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
@@ -85,7 +96,17 @@ function inTurn(acts: (() => Promise<unknown>)[]): () => Promise<unknown> {
   };
 }
 
-function SuggestionCard({ suggestion, make, made, hold }: { suggestion: Suggestion; make: Make; made: (suggestion: Suggestion) => void; hold: (open: boolean) => void }) {
+function SuggestionCard({
+  suggestion,
+  make,
+  made,
+  hold,
+}: {
+  suggestion: Suggestion;
+  make: Make;
+  made: (suggestion: Suggestion) => void;
+  hold: (open: boolean) => void;
+}) {
   const t = useText();
   const { language } = useLanguage();
   const [minutes, setMinutes] = useState("60");
@@ -93,6 +114,7 @@ function SuggestionCard({ suggestion, make, made, hold }: { suggestion: Suggesti
   const limit = suggestion.order.action === "shape" ? (suggestion.order.rate_kbps ?? null) : null;
   const isLimit = suggestion.order.action === "shape";
   const parsed = parseRate(rate);
+  const covered = formatShare(suggestion.covers, language);
   return (
     <li className="card">
       <code className="card-title">{suggestion.matching}</code>
@@ -101,15 +123,20 @@ function SuggestionCard({ suggestion, make, made, hold }: { suggestion: Suggesti
         <span>
           {suggestion.collateral === null ? (
             <>
-              <State tone="off">{t("attack.coversAll", { share: formatShare(suggestion.covers, language) })}</State> <State tone="wait">{t("attack.collateralUnknown")}</State>
+              <State tone="off">{t("attack.coversAll", { share: covered })}</State>{" "}
+              <State tone="wait">{t("attack.collateralUnknown")}</State>
             </>
           ) : (
             <>
-              <State tone="ok">{t("attack.covers", { share: formatShare(suggestion.covers, language) })}</State>{" "}
-              <State tone={suggestion.collateral > 0.01 ? "wait" : "off"}>{t("attack.collateral", { share: formatShare(suggestion.collateral, language) })}</State>
+              <State tone="ok">{t("attack.covers", { share: covered })}</State>{" "}
+              <State tone={suggestion.collateral > 0.01 ? "wait" : "off"}>
+                {t("attack.collateral", { share: formatShare(suggestion.collateral, language) })}
+              </State>
             </>
           )}
-          {limit === null ? null : <span className="quiet"> {t("attack.limitTo", { rate: formatBitRate(limit * 1000, language) })}</span>}
+          {limit === null ? null : (
+            <span className="quiet"> {t("attack.limitTo", { rate: formatBitRate(limit * 1000, language) })}</span>
+          )}
         </span>
         <ConfirmedAct
           label={t(isLimit ? "attack.limit" : "attack.drop")}
@@ -120,12 +147,26 @@ function SuggestionCard({ suggestion, make, made, hold }: { suggestion: Suggesti
           explain={(error) => explain(t, error)}
           hold={hold}
           act={(keyOf) => {
-            if (isLimit && (parsed === undefined || parsed === null)) return Promise.reject(new InvalidField(t("filterForm.rateWrong")));
-            const body = { ...suggestion.order, ...(isLimit && parsed ? { rate_kbps: parsed * 1000 } : {}), minutes: Number(minutes) };
+            if (isLimit && (parsed === undefined || parsed === null))
+              return Promise.reject(new InvalidField(t("filterForm.rateWrong")));
+            const body = {
+              ...suggestion.order,
+              ...(isLimit && parsed ? { rate_kbps: parsed * 1000 } : {}),
+              minutes: Number(minutes),
+            };
             return make(body, keyOf(body)).then(() => made(suggestion));
           }}
         >
-          {isLimit ? <TextField label={t("end.rate")} unit="Mbit/s" value={rate} onChange={setRate} error={parsed ? undefined : t("filterForm.rateWrong")} inputProps={{ inputMode: "decimal" }} /> : null}
+          {isLimit ? (
+            <TextField
+              label={t("end.rate")}
+              unit="Mbit/s"
+              value={rate}
+              onChange={setRate}
+              error={parsed ? undefined : t("filterForm.rateWrong")}
+              inputProps={{ inputMode: "decimal" }}
+            />
+          ) : null}
           <Lifetime value={minutes} onChange={setMinutes} />
         </ConfirmedAct>
       </div>
@@ -133,8 +174,10 @@ function SuggestionCard({ suggestion, make, made, hold }: { suggestion: Suggesti
   );
 }
 
-/** The suggestions of the last read. Those of an open dialog stay, because each read computes them again. A suggestion whose filter
- * was made is gone at once; the next read no longer has it. */
+/**
+ * The suggestions of the last read. Those of an open dialog stay, because each read computes them again. A suggestion
+ * whose filter was made is gone at once; the next read no longer has it.
+ */
 function Suggestions({ suggestions: live, make }: { suggestions: Suggestion[]; make: Make }) {
   const t = useText();
   const [opened, hold] = useAsOpened(live);
@@ -145,7 +188,9 @@ function Suggestions({ suggestions: live, make }: { suggestions: Suggestion[]; m
   if (suggestions.length === 0) return <p className="quiet">{t("attack.noSuggestions")}</p>;
   return (
     <div className="stack">
-      {suggestions.some((suggestion) => suggestion.collateral === null) ? <Notice tone="wait" title={t("attack.usualUnknown")} /> : null}
+      {suggestions.some((suggestion) => suggestion.collateral === null) ? (
+        <Notice tone="wait" title={t("attack.usualUnknown")} />
+      ) : null}
       <ul className="stack">
         {suggestions.map((suggestion) => (
           <SuggestionCard key={suggestion.matching} suggestion={suggestion} make={make} made={made} hold={hold} />
@@ -171,7 +216,11 @@ function Targets({ targets, chosen, choose }: { targets: Target[]; chosen: strin
       <ul className="targets" aria-label={t("attack.targets")} ref={list} {...held.handlers}>
         {held.items.map((entry) => (
           <li key={entry.prefix}>
-            <Button kind={entry.prefix === chosen ? "primary" : "plain"} onPress={() => choose(entry.prefix)} aria-pressed={entry.prefix === chosen}>
+            <Button
+              kind={entry.prefix === chosen ? "primary" : "plain"}
+              onPress={() => choose(entry.prefix)}
+              aria-pressed={entry.prefix === chosen}
+            >
               <span className="mono">{entry.prefix}</span> <Rate bits={entry.bits_per_s} />
             </Button>
           </li>
@@ -211,7 +260,8 @@ export function ManualFilter({ destination, make, label }: { destination: string
         const body = filterOf(draft);
         const order = JSON.stringify(body);
         // What the dry run cannot say, the order says.
-        const tried = told?.order === order ? Promise.resolve(undefined) : filterOrder.tried(body).catch(() => undefined);
+        const tried =
+          told?.order === order ? Promise.resolve(undefined) : filterOrder.tried(body).catch(() => undefined);
         return tried
           .then((outcome) => {
             const conflicts = outcome?.conflicts ?? [];
@@ -303,17 +353,36 @@ export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: 
                 <ActionOf filter={filter} />
                 {filter.counter ? (
                   <strong title={formatNumber(filter.counter.bytes, language) + " B"}>
-                    {t("attack.dropping", { rate: formatBitRate(filter.counter.bits_per_s, language), packets: formatNumber(filter.counter.packets, language) })}
+                    {t("attack.dropping", {
+                      rate: formatBitRate(filter.counter.bits_per_s, language),
+                      packets: formatNumber(filter.counter.packets, language),
+                    })}
                   </strong>
                 ) : null}
-                <span className="quiet">{filter.expires ? <>{t("attack.left")} <TimeLeft until={filter.expires} /></> : t("filters.withRoute")}</span>
+                <span className="quiet">
+                  {filter.expires ? (
+                    <>
+                      {t("attack.left")} <TimeLeft until={filter.expires} />
+                    </>
+                  ) : (
+                    t("filters.withRoute")
+                  )}
+                </span>
               </div>
               {filter.can.includes("write_filter") && filter.expires ? (
                 <div className="buttons">
                   <Button onPress={() => lengthen(filter, filter.expires ?? "")} isPending={extend.isPending}>
                     {t("attack.extend")}
                   </Button>
-                  <ConfirmedAct label={t("attack.stop")} title={t("attack.stopTitle")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={(error) => explain(t, error)} hold={hold} act={() => stop(filter)} />
+                  <ConfirmedAct
+                    label={t("attack.stop")}
+                    title={t("attack.stopTitle")}
+                    sentence={t("attack.stopSentence", { packets: filter.matching })}
+                    kind="danger"
+                    explain={(error) => explain(t, error)}
+                    hold={hold}
+                    act={() => stop(filter)}
+                  />
                 </div>
               ) : null}
             </li>
@@ -341,7 +410,11 @@ export function Numbers({ traffic }: { traffic: Traffic }) {
           <span className="big-value" data-tone={(usual ? passed >= 2 * usual : passed > ALARM) ? "bad" : "ok"}>
             {formatBitRate(passed, language)}
           </span>
-          <span>{t(usual === null ? "attack.arrivesUnknown" : usual === 0 ? "attack.arrivesNew" : "attack.arrives", { times })}</span>
+          <span>
+            {t(usual === null ? "attack.arrivesUnknown" : usual === 0 ? "attack.arrivesNew" : "attack.arrives", {
+              times,
+            })}
+          </span>
         </div>
         <div>
           <span className="big-value">{formatBitRate(traffic.dropped_bits_per_s, language)}</span>
@@ -349,7 +422,11 @@ export function Numbers({ traffic }: { traffic: Traffic }) {
         </div>
       </div>
       <MinuteChart minutes={traffic.minutes} usual={usual} />
-      <p className="quiet small">{t("attack.sampled", { error: new Intl.NumberFormat(language, { maximumFractionDigits: 1 }).format(traffic.error_percent) })}</p>
+      <p className="quiet small">
+        {t("attack.sampled", {
+          error: new Intl.NumberFormat(language, { maximumFractionDigits: 1 }).format(traffic.error_percent),
+        })}
+      </p>
     </div>
   );
 }
@@ -364,7 +441,8 @@ export function UnderAttack() {
   const target = search.target ?? first ?? "";
   // The list is sorted again with each read; the screen stays at the target that was the first.
   useEffect(() => {
-    if (search.target === undefined && first !== undefined) void navigate({ to: "/attack", search: parseAttackSearch({ target: first }), replace: true });
+    if (search.target === undefined && first !== undefined)
+      void navigate({ to: "/attack", search: parseAttackSearch({ target: first }), replace: true });
   }, [search.target, first, navigate]);
   const query = useQuery(attackQuery(target));
   const filters = useQuery(observedFilters);
@@ -378,17 +456,33 @@ export function UnderAttack() {
   const traffic = query.data?.traffic;
   return (
     <>
-      <ScreenHead title={t("nav.attack")} below={t("attack.about")} actions={<ManualFilter destination={target} make={make} label={t("attack.byHand")} />} />
+      <ScreenHead
+        title={t("nav.attack")}
+        below={t("attack.about")}
+        actions={<ManualFilter destination={target} make={make} label={t("attack.byHand")} />}
+      />
       <div className="stack">
         {last ? <UndoBar key={last.at} done={last} onGone={gone} /> : null}
         <Panel title={t("attack.target")}>
           <div className="stack">
-            <Loaded query={list} lines={2} empty={{ when: (view) => view.targets.length === 0, show: <Empty title={t("attack.unmeasured")}>{t("attack.unmeasuredAbout")}</Empty> }}>
+            <Loaded
+              query={list}
+              lines={2}
+              empty={{
+                when: (view) => view.targets.length === 0,
+                show: <Empty title={t("attack.unmeasured")}>{t("attack.unmeasuredAbout")}</Empty>,
+              }}
+            >
               {(view) => <Targets targets={view.targets} chosen={target} choose={choose} />}
             </Loaded>
             <Form onSubmit={() => typed.trim() !== "" && choose(typed.trim())} label={t("attack.target")}>
               <div className="with-button">
-                <TextField label={t("attack.typed")} value={typed} onChange={setTyped} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }} />
+                <TextField
+                  label={t("attack.typed")}
+                  value={typed}
+                  onChange={setTyped}
+                  inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }}
+                />
                 <Button type="submit">{t("task.look")}</Button>
               </div>
             </Form>
@@ -399,21 +493,29 @@ export function UnderAttack() {
             <div className="stack">
               <Panel title={t("attack.traffic", { target })}>
                 <Loaded query={query} lines={8}>
-                  {() => (traffic ? <Numbers traffic={traffic} /> : <Empty title={t("attack.noTraffic")}>{t("attack.noTrafficAbout")}</Empty>)}
+                  {() =>
+                    traffic ? (
+                      <Numbers traffic={traffic} />
+                    ) : (
+                      <Empty title={t("attack.noTraffic")}>{t("attack.noTrafficAbout")}</Empty>
+                    )
+                  }
                 </Loaded>
               </Panel>
               {traffic && traffic.breakdown.length > 0 ? (
                 <div className="last-on-phone">
-                <Panel title={t("attack.from")}>
-                  <div className="breakdown">
-                    {traffic.breakdown.filter((part) => part.shares.length > 0).map((part) => (
-                      <section key={part.by} className="stack tight">
-                        <h3>{t(BY[part.by] ?? "attack.byPort")}</h3>
-                        <Bars shares={part.shares.slice(0, 8)} label={t(BY[part.by] ?? "attack.byPort")} />
-                      </section>
-                    ))}
-                  </div>
-                </Panel>
+                  <Panel title={t("attack.from")}>
+                    <div className="breakdown">
+                      {traffic.breakdown
+                        .filter((part) => part.shares.length > 0)
+                        .map((part) => (
+                          <section key={part.by} className="stack tight">
+                            <h3>{t(BY[part.by] ?? "attack.byPort")}</h3>
+                            <Bars shares={part.shares.slice(0, 8)} label={t(BY[part.by] ?? "attack.byPort")} />
+                          </section>
+                        ))}
+                    </div>
+                  </Panel>
                 </div>
               ) : null}
             </div>

@@ -36,18 +36,36 @@ export function Audit() {
   const search = useSearch({ strict: false }) as AuditSearch;
   const navigate = useNavigate();
   const query = useQuery(auditQuery(search));
-  const change = (next: AuditSearch) => void navigate({ to: "/audit", search: parseAuditSearch({ ...search, after: undefined, ...next }), replace: true });
+  const change = (next: AuditSearch) =>
+    void navigate({ to: "/audit", search: parseAuditSearch({ ...search, after: undefined, ...next }), replace: true });
   return (
     <>
       <ScreenHead title={t("nav.audit")} below={t("audit.about")} />
       <div className="stack">
         <div className="toolbar" role="search" aria-label={t("audit.filter")}>
-          <AddressField label={t("audit.actor")} value={search.actor ?? ""} onChange={(actor) => change({ actor })} wait={300} />
-          <AddressField label={t("audit.object")} value={search.object ?? ""} onChange={(object) => change({ object })} wait={300} />
+          <AddressField
+            label={t("audit.actor")}
+            value={search.actor ?? ""}
+            onChange={(actor) => change({ actor })}
+            wait={300}
+          />
+          <AddressField
+            label={t("audit.object")}
+            value={search.object ?? ""}
+            onChange={(object) => change({ object })}
+            wait={300}
+          />
         </div>
         <Panel flush>
           <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded query={query} lines={8} empty={{ when: (page) => page.items.length === 0, show: <Empty title={t("audit.none")}>{t("audit.noneAbout")}</Empty> }}>
+            <Loaded
+              query={query}
+              lines={8}
+              empty={{
+                when: (page) => page.items.length === 0,
+                show: <Empty title={t("audit.none")}>{t("audit.noneAbout")}</Empty>,
+              }}
+            >
               {(page) => (
                 <Table
                   rows={page.items}
@@ -58,14 +76,21 @@ export function Audit() {
                     { title: t("changes.who"), cell: (entry) => entry.actor },
                     { title: t("audit.act"), cell: (entry) => <Act entry={entry} /> },
                     { title: t("audit.object"), cell: (entry) => entry.object_name ?? <Ident id={entry.object} /> },
-                    { title: t("audit.hash"), cell: (entry) => <code title={entry.hash}>{entry.hash.slice(0, 12)}</code> },
+                    {
+                      title: t("audit.hash"),
+                      cell: (entry) => <code title={entry.hash}>{entry.hash.slice(0, 12)}</code>,
+                    },
                   ]}
                 />
               )}
             </Loaded>
           </div>
         </Panel>
-        <OlderPages after={search.after} next={query.data?.next} onChange={(after) => change(after === undefined ? {} : { after })} />
+        <OlderPages
+          after={search.after}
+          next={query.data?.next}
+          onChange={(after) => change(after === undefined ? {} : { after })}
+        />
       </div>
     </>
   );

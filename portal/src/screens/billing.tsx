@@ -16,7 +16,9 @@ import { parseBillingSearch } from "./billing.search";
 /** The number of months before the present one that can be chosen. */
 const MONTHS = 12;
 
-/** Returns the months that can be chosen, the newest first: the exchange's present one, "2026-11", and those before it. */
+/**
+ * Returns the months that can be chosen, the newest first: the exchange's present one, "2026-11", and those before it.
+ */
 export function months(present: string): string[] {
   const begin = new Date(`${present}-01T00:00:00Z`);
   return Array.from({ length: MONTHS + 1 }, (_, index) => {
@@ -27,7 +29,9 @@ export function months(present: string): string[] {
 
 /** Returns a month in words. */
 function monthName(month: string, language: string): string {
-  return new Intl.DateTimeFormat(language, { year: "numeric", month: "long", timeZone: "UTC" }).format(new Date(`${month}-01T00:00:00Z`));
+  return new Intl.DateTimeFormat(language, { year: "numeric", month: "long", timeZone: "UTC" }).format(
+    new Date(`${month}-01T00:00:00Z`),
+  );
 }
 
 /** A rate that may not be known. */
@@ -51,14 +55,31 @@ export function BillingTable({ rows, showsAccount }: { rows: BillingRow[]; shows
       isNumber: true,
       cell: (row) => (
         <span className="row">
-          {formatShare(row.coverage, language)} {row.billable ? null : <State tone="wait">{t("billing.incomplete")}</State>}
+          {formatShare(row.coverage, language)}{" "}
+          {row.billable ? null : <State tone="wait">{t("billing.incomplete")}</State>}
         </span>
       ),
     },
-    { title: t("graph.family", { direction: t("connection.in"), family: "IPv4" }), isNumber: true, cell: (row) => <Known bits={row.in_ipv4_bps} /> },
-    { title: t("graph.family", { direction: t("connection.in"), family: "IPv6" }), isNumber: true, cell: (row) => <Known bits={row.in_ipv6_bps} /> },
-    { title: t("graph.family", { direction: t("connection.out"), family: "IPv4" }), isNumber: true, cell: (row) => <Known bits={row.out_ipv4_bps} /> },
-    { title: t("graph.family", { direction: t("connection.out"), family: "IPv6" }), isNumber: true, cell: (row) => <Known bits={row.out_ipv6_bps} /> },
+    {
+      title: t("graph.family", { direction: t("connection.in"), family: "IPv4" }),
+      isNumber: true,
+      cell: (row) => <Known bits={row.in_ipv4_bps} />,
+    },
+    {
+      title: t("graph.family", { direction: t("connection.in"), family: "IPv6" }),
+      isNumber: true,
+      cell: (row) => <Known bits={row.in_ipv6_bps} />,
+    },
+    {
+      title: t("graph.family", { direction: t("connection.out"), family: "IPv4" }),
+      isNumber: true,
+      cell: (row) => <Known bits={row.out_ipv4_bps} />,
+    },
+    {
+      title: t("graph.family", { direction: t("connection.out"), family: "IPv6" }),
+      isNumber: true,
+      cell: (row) => <Known bits={row.out_ipv6_bps} />,
+    },
   ];
   return (
     <div className="table-wrap">
@@ -82,22 +103,45 @@ export function Billing() {
   const choices = [...new Set([...(present ? months(present) : []), ...(shown ? [shown] : [])])];
   return (
     <>
-      <ScreenHead title={t("nav.billing")} below={t("billing.about")} actions={query.data?.measured ? <a href={file}>{t("act.csv")}</a> : null} />
+      <ScreenHead
+        title={t("nav.billing")}
+        below={t("billing.about")}
+        actions={query.data?.measured ? <a href={file}>{t("act.csv")}</a> : null}
+      />
       <div className="stack">
         {shown ? (
           <Select
             label={t("billing.month")}
             selectedKey={shown}
-            onSelectionChange={(key) => void navigate({ to: "/billing", search: parseBillingSearch(key === present ? {} : { month: String(key) }) })}
+            onSelectionChange={(key) =>
+              void navigate({
+                to: "/billing",
+                search: parseBillingSearch(key === present ? {} : { month: String(key) }),
+              })
+            }
             options={choices.map((month) => ({ id: month, name: monthName(month, language) }))}
           />
         ) : null}
-        <Loaded query={query} lines={6} empty={{ when: (billing) => !billing.measured, show: <Panel><Empty title={t("graph.off")}>{t("graph.offAbout")}</Empty></Panel> }}>
+        <Loaded
+          query={query}
+          lines={6}
+          empty={{
+            when: (billing) => !billing.measured,
+            show: (
+              <Panel>
+                <Empty title={t("graph.off")}>{t("graph.offAbout")}</Empty>
+              </Panel>
+            ),
+          }}
+        >
           {(billing) => (
             <Panel
               title={
                 <>
-                  {monthName(billing.month, language)} <State tone={billing.frozen ? "ok" : "off"}>{t(billing.frozen ? "billing.frozen" : "billing.open")}</State>
+                  {monthName(billing.month, language)}{" "}
+                  <State tone={billing.frozen ? "ok" : "off"}>
+                    {t(billing.frozen ? "billing.frozen" : "billing.open")}
+                  </State>
                 </>
               }
               flush

@@ -27,7 +27,19 @@ function Phases({ change }: { change: ChangeView }) {
   return (
     <ol className="phases" aria-label={t("changes.phases")}>
       {PHASES.map((phase, index) => (
-        <li key={phase} data-state={change.state === "rolled_back" ? "failed" : index < reached || change.state === "cleaned" ? "done" : index === reached ? "current" : "open"} {...(index === reached ? { "aria-current": "step" as const } : {})}>
+        <li
+          key={phase}
+          data-state={
+            change.state === "rolled_back"
+              ? "failed"
+              : index < reached || change.state === "cleaned"
+                ? "done"
+                : index === reached
+                  ? "current"
+                  : "open"
+          }
+          {...(index === reached ? { "aria-current": "step" as const } : {})}
+        >
           {stateWord(t, phase)}
         </li>
       ))}
@@ -46,7 +58,14 @@ export function Changes() {
       <ScreenHead title={t("nav.changes")} below={t("changes.about")} />
       <Panel flush>
         <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
-          <Loaded query={query} lines={8} empty={{ when: (page) => page.items.length === 0, show: <Empty title={t("changes.none")}>{t("changes.noneAbout")}</Empty> }}>
+          <Loaded
+            query={query}
+            lines={8}
+            empty={{
+              when: (page) => page.items.length === 0,
+              show: <Empty title={t("changes.none")}>{t("changes.noneAbout")}</Empty>,
+            }}
+          >
             {(page) => (
               <Table
                 rows={page.items}
@@ -60,14 +79,29 @@ export function Changes() {
                     title: t("changes.phase"),
                     cell: (change) => (
                       <span className="stack tight">
-                        <StateOf state={change.state} {...(change.error && change.state !== "cleaned" ? { tone: "bad" as const } : {})} />
+                        <StateOf
+                          state={change.state}
+                          {...(change.error && change.state !== "cleaned" ? { tone: "bad" as const } : {})}
+                        />
                         {change.error ? <small className="reason">{change.error}</small> : null}
                         {change.confirm_until ? <small className="quiet"> {t("confirm.open")}</small> : null}
-                        {change.waiting_for.length > 0 ? <small className="quiet"> {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}</small> : null}
+                        {change.waiting_for.length > 0 ? (
+                          <small className="quiet">
+                            {" "}
+                            {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}
+                          </small>
+                        ) : null}
                       </span>
                     ),
                   },
-                  ...(isStaff ? [{ title: t("changes.objects"), cell: (change: ChangeView) => change.objects.slice(0, 4).join(", ") }] : []),
+                  ...(isStaff
+                    ? [
+                        {
+                          title: t("changes.objects"),
+                          cell: (change: ChangeView) => change.objects.slice(0, 4).join(", "),
+                        },
+                      ]
+                    : []),
                   { title: t("changes.who"), cell: (change) => change.actor },
                   { title: t("changes.when"), cell: (change) => <Age at={change.accepted_at} /> },
                 ]}
@@ -99,13 +133,19 @@ export function Change() {
   }
   return (
     <>
-      <ScreenHead title={query.data ? operationWord(t, query.data.operation) : t("changes.change")} above={<Crumb to="/changes">{t("nav.changes")}</Crumb>} below={<Ident id={id} />} />
+      <ScreenHead
+        title={query.data ? operationWord(t, query.data.operation) : t("changes.change")}
+        above={<Crumb to="/changes">{t("nav.changes")}</Crumb>}
+        below={<Ident id={id} />}
+      />
       <Loaded query={query} lines={6}>
         {(change) => (
           <div className="stack">
             <AwaitsConfirmation change={change} />
             {change.error ? <Notice tone="bad" title={change.error} /> : null}
-            {change.waiting_for.length > 0 ? <Notice tone="wait" title={t("changes.waitsFor", { names: change.waiting_for.join(", ") })} /> : null}
+            {change.waiting_for.length > 0 ? (
+              <Notice tone="wait" title={t("changes.waitsFor", { names: change.waiting_for.join(", ") })} />
+            ) : null}
             <Panel title={t("changes.phase")}>
               <Phases change={change} />
             </Panel>

@@ -3,7 +3,15 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
 
-import { accounts as accountsQuery, inventory as inventoryQuery, observedConnections, staffOrder, switches as switchesQuery, useOrder, vlans as vlansQuery } from "../api/queries";
+import {
+  accounts as accountsQuery,
+  inventory as inventoryQuery,
+  observedConnections,
+  staffOrder,
+  switches as switchesQuery,
+  useOrder,
+  vlans as vlansQuery,
+} from "../api/queries";
 import type { Connection } from "../api/types";
 import { useMe } from "../app/shell";
 import { Rate } from "../i18n/format";
@@ -59,36 +67,50 @@ function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpe
                   <span>
                     {port.switch} <Ident id={port.id} />
                   </span>
-                  <State tone={port.up === null ? "off" : port.up ? "ok" : "bad"}>{t(port.up === null ? "state.unknown" : port.up ? "state.up" : "state.down")}</State>
+                  <State tone={port.up === null ? "off" : port.up ? "ok" : "bad"}>
+                    {t(port.up === null ? "state.unknown" : port.up ? "state.up" : "state.down")}
+                  </State>
                 </span>,
               ]),
             ]}
           />
           <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
             <summary>{t("connection.vlans")}</summary>
-            {open ? <Loaded query={vlans} lines={2}>
-              {(vlans) => (
-                <>
-                  <p>{vlans.free.length === 0 ? t("connection.noneFree") : t("connection.free", { ranges: formatRanges(vlans.free) })}</p>
-                  {vlans.taken.length === 0 ? null : (
-                    <ul>
-                      {vlans.taken.map((taken) => (
-                        <li key={`${taken.vlan} ${taken.service}`}>
-                          {taken.vlan}:{" "}
-                          <Link to="/services/$id" params={{ id: taken.service }}>
-                            {taken.name}
-                          </Link>{" "}
-                          <Ident id={taken.service} />
-                        </li>
-                      ))}
-                    </ul>
-                  )}
-                </>
-              )}
-            </Loaded> : null}
+            {open ? (
+              <Loaded query={vlans} lines={2}>
+                {(vlans) => (
+                  <>
+                    <p>
+                      {vlans.free.length === 0
+                        ? t("connection.noneFree")
+                        : t("connection.free", { ranges: formatRanges(vlans.free) })}
+                    </p>
+                    {vlans.taken.length === 0 ? null : (
+                      <ul>
+                        {vlans.taken.map((taken) => (
+                          <li key={`${taken.vlan} ${taken.service}`}>
+                            {taken.vlan}:{" "}
+                            <Link to="/services/$id" params={{ id: taken.service }}>
+                              {taken.name}
+                            </Link>{" "}
+                            <Ident id={taken.service} />
+                          </li>
+                        ))}
+                      </ul>
+                    )}
+                  </>
+                )}
+              </Loaded>
+            ) : null}
           </details>
         </div>
-        {me.can.includes("read_traffic") ? <Graphs of={{ kind: "connections", id: connection.id }} directions={{ in: t("connection.in"), out: t("connection.out") }} isOpen={isOpen} /> : null}
+        {me.can.includes("read_traffic") ? (
+          <Graphs
+            of={{ kind: "connections", id: connection.id }}
+            directions={{ in: t("connection.in"), out: t("connection.out") }}
+            isOpen={isOpen}
+          />
+        ) : null}
       </Panel>
     </section>
   );
@@ -119,12 +141,20 @@ function AddConnection() {
         setPorts([]);
       }}
       act={(keyOf) => {
-        if (account === "" || name.trim() === "" || ports.length === 0) return Promise.reject(new InvalidField(t("form.incomplete")));
+        if (account === "" || name.trim() === "" || ports.length === 0)
+          return Promise.reject(new InvalidField(t("form.incomplete")));
         const body = { account, name: name.trim(), kind: ports.length === 1 ? "standalone" : kind, ports };
         return add.mutateAsync([body, keyOf(body)]);
       }}
     >
-      <Select label={t("connection.account")} selectedKey={account === "" ? null : account} onSelectionChange={(key) => setAccount(String(key))} options={(accounts.data ?? []).filter((one) => one.kind === "member" || one.kind === "reseller").map(({ id, name: text }) => ({ id, name: text }))} />
+      <Select
+        label={t("connection.account")}
+        selectedKey={account === "" ? null : account}
+        onSelectionChange={(key) => setAccount(String(key))}
+        options={(accounts.data ?? [])
+          .filter((one) => one.kind === "member" || one.kind === "reseller")
+          .map(({ id, name: text }) => ({ id, name: text }))}
+      />
       <TextField label={t("members.name")} value={name} onChange={setName} />
       <Select
         label={t("fabric.switch")}
@@ -173,8 +203,22 @@ export function Connections() {
   useAnchor(query.data !== undefined);
   return (
     <>
-      <ScreenHead title={t("nav.connections")} actions={me.operator && me.can.includes("create_connection") ? <AddConnection /> : null} />
-      <Loaded query={query} lines={8} empty={{ when: (list) => list.length === 0, show: <Panel><Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty></Panel> }}>
+      <ScreenHead
+        title={t("nav.connections")}
+        actions={me.operator && me.can.includes("create_connection") ? <AddConnection /> : null}
+      />
+      <Loaded
+        query={query}
+        lines={8}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
         {(list) => (
           <div className="stack">
             {list.map((connection) => (
@@ -186,4 +230,3 @@ export function Connections() {
     </>
   );
 }
-

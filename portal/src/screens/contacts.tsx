@@ -52,7 +52,13 @@ function Edit({ contact }: { contact?: AccountContact }) {
     >
       <TextField label={t("members.name")} value={name} onChange={setName} />
       <TextField label={t("members.mail")} type="email" value={email} onChange={setEmail} />
-      <TextField label={t("contact.telephone")} hint={t("contact.telephoneHint")} type="tel" value={telephone} onChange={setTelephone} />
+      <TextField
+        label={t("contact.telephone")}
+        hint={t("contact.telephoneHint")}
+        type="tel"
+        value={telephone}
+        onChange={setTelephone}
+      />
       <CheckboxGroup className="field" value={roles} onChange={setRoles}>
         <Label className="label">{t("members.roles")}</Label>
         <div className="choices">
@@ -80,16 +86,29 @@ export function Contacts() {
     return role ? t(role.name) : id;
   };
   return (
-    <Panel title={t("contact.title")} flush actions={me.can.includes("write_contact") && !me.operator ? <Edit /> : null}>
+    <Panel
+      title={t("contact.title")}
+      flush
+      actions={me.can.includes("write_contact") && !me.operator ? <Edit /> : null}
+    >
       <div className={query.data && shown.length > 0 ? "table-wrap" : "panel-body"}>
-        <Loaded query={query} lines={3} empty={{ when: () => shown.length === 0, show: <Empty title={t("contact.none")}>{t("contact.noneAbout")}</Empty> }}>
+        <Loaded
+          query={query}
+          lines={3}
+          empty={{
+            when: () => shown.length === 0,
+            show: <Empty title={t("contact.none")}>{t("contact.noneAbout")}</Empty>,
+          }}
+        >
           {() => (
             <Table
               rows={shown}
               keyOf={(contact) => contact.id}
               columns={[
                 { title: t("members.name"), cell: (contact) => contact.name },
-                ...(me.operator ? [{ title: t("connection.account"), cell: (contact: AccountContact) => contact.account.name }] : []),
+                ...(me.operator
+                  ? [{ title: t("connection.account"), cell: (contact: AccountContact) => contact.account.name }]
+                  : []),
                 { title: t("members.roles"), cell: (contact) => contact.roles.map(roleName).join(", ") },
                 { title: t("members.mail"), cell: (contact) => contact.email },
                 { title: t("contact.telephone"), cell: (contact) => contact.telephone },

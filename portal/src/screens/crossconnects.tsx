@@ -1,7 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { crossConnectOrder, crossConnects as crossConnectsQuery, publicStatus, useOrder, type StepBody } from "../api/queries";
+import {
+  crossConnectOrder,
+  crossConnects as crossConnectsQuery,
+  publicStatus,
+  useOrder,
+  type StepBody,
+} from "../api/queries";
 import type { CrossConnect } from "../api/types";
 import { useMe } from "../app/shell";
 import type { MessageId } from "../i18n/messages";
@@ -48,11 +54,20 @@ function Step({ order, step }: { order: CrossConnect; step: StepBody["step"] }) 
       onOpen={() => setText("")}
       act={(keyOf) => {
         if (needs && text.trim() === "") return Promise.reject(new InvalidField(t("form.incomplete")));
-        const body: StepBody = { step, ...(step === "authorise" ? { demarcation: text.trim() } : step === "place" ? { order_number: text.trim() } : {}) };
+        const body: StepBody = {
+          step,
+          ...(step === "authorise"
+            ? { demarcation: text.trim() }
+            : step === "place"
+              ? { order_number: text.trim() }
+              : {}),
+        };
         return make.mutateAsync([order.id, body, keyOf(body)]);
       }}
     >
-      {step === "authorise" ? <TextField label={t("cross.ourSide")} hint={t("cross.sideHint")} value={text} onChange={setText} /> : null}
+      {step === "authorise" ? (
+        <TextField label={t("cross.ourSide")} hint={t("cross.sideHint")} value={text} onChange={setText} />
+      ) : null}
       {step === "place" ? <TextField label={t("cross.orderNumber")} value={text} onChange={setText} /> : null}
     </ConfirmedAct>
   );
@@ -79,12 +94,23 @@ function Request() {
         setNote("");
       }}
       act={(keyOf) => {
-        if (site === "" || side.trim() === "" || medium.trim() === "") return Promise.reject(new InvalidField(t("form.incomplete")));
-        const body = { site, member_side: side.trim(), medium: medium.trim(), note: note.trim() === "" ? null : note.trim() };
+        if (site === "" || side.trim() === "" || medium.trim() === "")
+          return Promise.reject(new InvalidField(t("form.incomplete")));
+        const body = {
+          site,
+          member_side: side.trim(),
+          medium: medium.trim(),
+          note: note.trim() === "" ? null : note.trim(),
+        };
         return add.mutateAsync([body, keyOf(body)]);
       }}
     >
-      <Select label={t("service.site")} selectedKey={site === "" ? null : site} onSelectionChange={(key) => setSite(String(key))} options={(status.data?.sites ?? []).map(({ name }) => ({ id: name, name }))} />
+      <Select
+        label={t("service.site")}
+        selectedKey={site === "" ? null : site}
+        onSelectionChange={(key) => setSite(String(key))}
+        options={(status.data?.sites ?? []).map(({ name }) => ({ id: name, name }))}
+      />
       <TextField label={t("cross.memberSide")} hint={t("cross.sideHint")} value={side} onChange={setSide} />
       <TextField label={t("cross.medium")} hint={t("cross.mediumHint")} value={medium} onChange={setMedium} />
       <TextField label={t("cross.note")} value={note} onChange={setNote} />
@@ -107,7 +133,13 @@ function Order({ order }: { order: CrossConnect }) {
       actions={
         <>
           {hasLetter ? (
-            <a className="button" data-kind="plain" href={`/api/v1/cross-connects/${order.id}/letter`} target="_blank" rel="noreferrer">
+            <a
+              className="button"
+              data-kind="plain"
+              href={`/api/v1/cross-connects/${order.id}/letter`}
+              target="_blank"
+              rel="noreferrer"
+            >
               {t("cross.letter")}
             </a>
           ) : null}
@@ -136,7 +168,10 @@ function Order({ order }: { order: CrossConnect }) {
       <ol className="lines">
         {order.history.map((made) => (
           <li key={`${made.state} ${made.at}`}>
-            {t(STATES[made.state].word)} <span className="quiet"><Time at={made.at} /> · {made.by}</span>
+            {t(STATES[made.state].word)}{" "}
+            <span className="quiet">
+              <Time at={made.at} /> · {made.by}
+            </span>
             {made.note ? <p>{made.note}</p> : null}
           </li>
         ))}
@@ -152,8 +187,23 @@ export function CrossConnects() {
   const query = useQuery(crossConnectsQuery);
   return (
     <>
-      <ScreenHead title={t("nav.crossConnects")} below={t("cross.about")} actions={!me.operator && me.can.includes("order_cross_connect") ? <Request /> : null} />
-      <Loaded query={query} lines={6} empty={{ when: (list) => list.length === 0, show: <Panel><Empty title={t("cross.none")}>{t("cross.noneAbout")}</Empty></Panel> }}>
+      <ScreenHead
+        title={t("nav.crossConnects")}
+        below={t("cross.about")}
+        actions={!me.operator && me.can.includes("order_cross_connect") ? <Request /> : null}
+      />
+      <Loaded
+        query={query}
+        lines={6}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("cross.none")}>{t("cross.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
         {(list) => (
           <div className="stack">
             {list.map((order) => (

@@ -1,7 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
 import { Fragment, useRef, useState } from "react";
 
-import { impact as impactQuery, inventory as inventoryQuery, observedTrunks, openChanges, order, secondPerson, staffOrder, switches as switchesQuery, useOrder } from "../api/queries";
+import {
+  impact as impactQuery,
+  inventory as inventoryQuery,
+  observedTrunks,
+  openChanges,
+  order,
+  secondPerson,
+  staffOrder,
+  switches as switchesQuery,
+  useOrder,
+} from "../api/queries";
 import type { Impact, Load, Switch, Trunk } from "../api/types";
 import { Link } from "@tanstack/react-router";
 import { Age, Rate } from "../i18n/format";
@@ -18,7 +28,10 @@ import { DryRun, type Tried } from "../ui/planned";
 import { StateOf } from "../ui/words";
 import { Table } from "../ui/table";
 
-/** Returns the port numbers of a text, or undefined if it has something else: "1-3, 7" is [1, 2, 3, 7]. At most 512 ports. */
+/**
+ * Returns the port numbers of a text, or undefined if it has something else: "1-3, 7" is [1, 2, 3, 7]. At most 512
+ * ports.
+ */
 export function parsePorts(text: string): number[] | undefined {
   const numbers: number[] = [];
   for (const part of text.split(/[\s,;]+/).filter((one) => one !== "")) {
@@ -47,13 +60,18 @@ function directionsOf(t: Translate, trunk: Trunk) {
   return { in: t("graph.forward", { from, to }), out: t("graph.forward", { from: to, to: from }) };
 }
 
-/** Sites with their switches side by side, the trunks of two neighbours between them: a drawing whose text is also its list. */
+/**
+ * Sites with their switches side by side, the trunks of two neighbours between them: a drawing whose text is also its
+ * list.
+ */
 function FabricMap({ switches, trunks }: { switches: Switch[]; trunks: Trunk[] }) {
   const t = useText();
   const sites = [...new Set(switches.map((entry) => entry.site))];
   const joins = (trunk: Trunk, a: string | undefined, b: string | undefined) => {
     const ends = trunk.ends.map((end) => end.site);
-    return a !== undefined && b !== undefined && ends.includes(a) && ends.includes(b) && (a !== b || ends[0] === ends[1]);
+    return (
+      a !== undefined && b !== undefined && ends.includes(a) && ends.includes(b) && (a !== b || ends[0] === ends[1])
+    );
   };
   const drawn = new Set(sites.flatMap((site, index) => trunks.filter((trunk) => joins(trunk, site, sites[index + 1]))));
   const others = trunks.filter((trunk) => !drawn.has(trunk));
@@ -75,7 +93,9 @@ function FabricMap({ switches, trunks }: { switches: Switch[]; trunks: Trunk[] }
                   ))}
               </ul>
             </section>
-            {index + 1 < sites.length ? <TrunkLines trunks={trunks.filter((trunk) => joins(trunk, site, sites[index + 1]))} /> : null}
+            {index + 1 < sites.length ? (
+              <TrunkLines trunks={trunks.filter((trunk) => joins(trunk, site, sites[index + 1]))} />
+            ) : null}
           </Fragment>
         ))}
       </div>
@@ -116,7 +136,13 @@ export function LoadBars({ load, capacity }: { load: Load; capacity: number }) {
       {rows.map(([sign, bits]) => (
         <span key={sign} className="load">
           <span aria-hidden="true">{sign}</span>
-          <meter min={0} max={1} high={0.8} value={Math.min(1, bits / (capacity * 1e6))} aria-label={t("fabric.load")} />
+          <meter
+            min={0}
+            max={1}
+            high={0.8}
+            value={Math.min(1, bits / (capacity * 1e6))}
+            aria-label={t("fabric.load")}
+          />
           <span>{formatBitRate(bits, language)}</span>
         </span>
       ))}
@@ -134,7 +160,14 @@ function ImpactOf({ impact }: { impact: Impact }) {
       {impact.services.length === 0 ? null : impact.carrier === null ? (
         <Notice tone="bad" title={t("impact.noTrunk")} />
       ) : (
-        <Notice tone={over ? "wait" : "off"} title={t("impact.after", { trunk: impact.carrier, load: formatBitRate(impact.contracted_mbps * 1e6, language), capacity: formatBitRate(impact.capacity_mbps * 1e6, language) })} />
+        <Notice
+          tone={over ? "wait" : "off"}
+          title={t("impact.after", {
+            trunk: impact.carrier,
+            load: formatBitRate(impact.contracted_mbps * 1e6, language),
+            capacity: formatBitRate(impact.capacity_mbps * 1e6, language),
+          })}
+        />
       )}
       {impact.services.length === 0 ? null : (
         <details>
@@ -142,13 +175,18 @@ function ImpactOf({ impact }: { impact: Impact }) {
           <ul className="plain-list">
             {impact.services.map((service) => (
               <li key={service.id}>
-                {service.name} <span className="quiet">{service.id} · {service.account.name}</span>
+                {service.name}{" "}
+                <span className="quiet">
+                  {service.id} · {service.account.name}
+                </span>
               </li>
             ))}
           </ul>
         </details>
       )}
-      {impact.members.length === 0 ? null : <p>{t("impact.members", { names: impact.members.map((member) => member.name).join(", ") })}</p>}
+      {impact.members.length === 0 ? null : (
+        <p>{t("impact.members", { names: impact.members.map((member) => member.name).join(", ") })}</p>
+      )}
     </div>
   );
 }
@@ -168,7 +206,9 @@ export function DrainTrunk({ trunk: live }: { trunk: Trunk }) {
     <ConfirmedAct
       label={t(trunk.drained ? "fabric.undrain" : "fabric.drain")}
       title={t(trunk.drained ? "fabric.undrainTitle" : "fabric.drainTitle", { trunk: trunk.name })}
-      sentence={t(trunk.drained ? "fabric.undrainAbout" : "fabric.drainAbout", { count: impact.data?.services.length ?? trunk.services })}
+      sentence={t(trunk.drained ? "fabric.undrainAbout" : "fabric.drainAbout", {
+        count: impact.data?.services.length ?? trunk.services,
+      })}
       explain={(error) => explain(t, error)}
       hold={hold}
       onOpen={() => {
@@ -239,19 +279,34 @@ function Ports({ entry }: { entry: Switch }) {
       isUnready={inventory.data === undefined}
       act={() => {
         const wanted = parsePorts(numbers);
-        if (wanted === undefined || wanted.length === 0) return Promise.reject(new InvalidField(t("fabric.portsWrong")));
+        if (wanted === undefined || wanted.length === 0)
+          return Promise.reject(new InvalidField(t("fabric.portsWrong")));
         const kept = present.map(({ number, speed_mbps }) => ({ number, speed_mbps }));
-        const added = wanted.filter((number) => !kept.some((port) => port.number === number)).map((number) => ({ number, speed_mbps: Number(speed) }));
+        const added = wanted
+          .filter((number) => !kept.some((port) => port.number === number))
+          .map((number) => ({ number, speed_mbps: Number(speed) }));
         return set.mutateAsync([entry.id, entry.revision, [...kept, ...added]]);
       }}
     >
-      <p className="quiet">{present.map((port) => (port.used_by === null ? String(port.number) : `${port.number} ${port.used_by}`)).join(", ")}</p>
-      <TextField label={t("fabric.portNumbers")} hint={t("fabric.portNumbersHint")} value={numbers} onChange={setNumbers} />
+      <p className="quiet">
+        {present
+          .map((port) => (port.used_by === null ? String(port.number) : `${port.number} ${port.used_by}`))
+          .join(", ")}
+      </p>
+      <TextField
+        label={t("fabric.portNumbers")}
+        hint={t("fabric.portNumbersHint")}
+        value={numbers}
+        onChange={setNumbers}
+      />
       <Select
         label={t("connection.speed")}
         selectedKey={speed}
         onSelectionChange={(key) => setSpeed(String(key))}
-        options={[1_000, 10_000, 25_000, 40_000, 100_000, 400_000].map((mbps) => ({ id: String(mbps), name: `${mbps / 1_000} Gbit/s` }))}
+        options={[1_000, 10_000, 25_000, 40_000, 100_000, 400_000].map((mbps) => ({
+          id: String(mbps),
+          name: `${mbps / 1_000} Gbit/s`,
+        }))}
       />
     </ConfirmedAct>
   );
@@ -277,13 +332,26 @@ export function Fabric() {
           <AwaitsConfirmation key={change.id} change={change} />
         ))}
         <Panel title={t("fabric.map")}>
-          <Loaded query={switches} lines={5} empty={{ when: (list) => list.length === 0, show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty> }}>
+          <Loaded
+            query={switches}
+            lines={5}
+            empty={{
+              when: (list) => list.length === 0,
+              show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty>,
+            }}
+          >
             {(list) => <FabricMap switches={list} trunks={trunks.data ?? []} />}
           </Loaded>
         </Panel>
         <Panel title={t("fabric.trunks")} flush>
           <div className={trunks.data && trunks.data.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded query={trunks} empty={{ when: (list) => list.length === 0, show: <Empty title={t("fabric.noTrunks")}>{t("fabric.noTrunksAbout")}</Empty> }}>
+            <Loaded
+              query={trunks}
+              empty={{
+                when: (list) => list.length === 0,
+                show: <Empty title={t("fabric.noTrunks")}>{t("fabric.noTrunksAbout")}</Empty>,
+              }}
+            >
               {(list) => (
                 <Table
                   rows={list}
@@ -303,7 +371,12 @@ export function Fabric() {
                     },
                     {
                       title: t("fabric.load"),
-                      cell: (trunk) => trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : <span className="quiet">{t("rate.unknown")}</span>,
+                      cell: (trunk) =>
+                        trunk.load ? (
+                          <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} />
+                        ) : (
+                          <span className="quiet">{t("rate.unknown")}</span>
+                        ),
                     },
                     { title: t("fabric.cost"), isNumber: true, cell: (trunk) => trunk.cost },
                     { title: t("nav.services"), isNumber: true, cell: (trunk) => trunk.services },
@@ -325,16 +398,36 @@ export function Fabric() {
         </Panel>
         <Panel title={t("graph.title")}>
           <div className="stack tight">
-            <Graphs of={{ kind: "exchange" }} title={t("graph.exchange")} directions={{ in: t("graph.entered"), out: t("graph.left") }} />
-            <Graphs of={{ kind: "sites" }} title={t("graph.roundTrips")} choose={t("graph.sites")} directions={{ in: "", out: "" }} />
+            <Graphs
+              of={{ kind: "exchange" }}
+              title={t("graph.exchange")}
+              directions={{ in: t("graph.entered"), out: t("graph.left") }}
+            />
+            <Graphs
+              of={{ kind: "sites" }}
+              title={t("graph.roundTrips")}
+              choose={t("graph.sites")}
+              directions={{ in: "", out: "" }}
+            />
             {(trunks.data ?? []).map((trunk) => (
-              <Graphs key={trunk.id} of={{ kind: "trunks", id: trunk.id }} title={t("graph.trunk", { trunk: trunk.name })} directions={directionsOf(t, trunk)} />
+              <Graphs
+                key={trunk.id}
+                of={{ kind: "trunks", id: trunk.id }}
+                title={t("graph.trunk", { trunk: trunk.name })}
+                directions={directionsOf(t, trunk)}
+              />
             ))}
           </div>
         </Panel>
         <Panel title={t("fabric.switches")} flush>
           <div className={switches.data && switches.data.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded query={switches} empty={{ when: (list) => list.length === 0, show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty> }}>
+            <Loaded
+              query={switches}
+              empty={{
+                when: (list) => list.length === 0,
+                show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty>,
+              }}
+            >
               {(list) => (
                 <Table
                   rows={list}
@@ -352,18 +445,26 @@ export function Fabric() {
                     },
                     { title: t("service.site"), cell: (entry) => entry.site },
                     { title: t("fabric.dpid"), cell: (entry) => <code>{entry.dpid}</code> },
-                    { title: t("fabric.entries"), isNumber: true, cell: (entry) => entry.entries ?? t("state.unknown") },
+                    {
+                      title: t("fabric.entries"),
+                      isNumber: true,
+                      cell: (entry) => entry.entries ?? t("state.unknown"),
+                    },
                     {
                       title: t("fabric.ports"),
                       isNumber: true,
                       cell: (entry) => (
                         <>
-                            {entry.ports_used} / {entry.ports}
+                          {entry.ports_used} / {entry.ports}
                         </>
                       ),
                     },
-                    { title: t("fabric.since"), cell: (entry) => entry.since ? <Age at={entry.since} /> : null },
-                    { title: t("fabric.acts"), isActs: true, cell: (entry) => entry.can.includes("set_ports") ? <Ports entry={entry} /> : null },
+                    { title: t("fabric.since"), cell: (entry) => (entry.since ? <Age at={entry.since} /> : null) },
+                    {
+                      title: t("fabric.acts"),
+                      isActs: true,
+                      cell: (entry) => (entry.can.includes("set_ports") ? <Ports entry={entry} /> : null),
+                    },
                   ]}
                 />
               )}

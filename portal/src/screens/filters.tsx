@@ -2,7 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { bgpSessions, explanation as explanationQuery, filterOrder, observedFilters, useOrder, type Packet } from "../api/queries";
+import {
+  bgpSessions,
+  explanation as explanationQuery,
+  filterOrder,
+  observedFilters,
+  useOrder,
+  type Packet,
+} from "../api/queries";
 import type { BgpSession, Explanation, Filter } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Time } from "../i18n/format";
@@ -20,8 +27,18 @@ import { StateOf } from "../ui/words";
 import { Table } from "../ui/table";
 import { ManualFilter } from "./attack";
 
-const ORIGINS: Record<string, MessageId> = { page: "filter.page", api: "filter.api", rtbh: "filter.rtbh", flowspec: "filter.flowspec" };
-const OUTCOMES: Record<string, MessageId> = { pass: "explain.pass", drop: "explain.drop", shape: "explain.shape", count: "explain.count" };
+const ORIGINS: Record<string, MessageId> = {
+  page: "filter.page",
+  api: "filter.api",
+  rtbh: "filter.rtbh",
+  flowspec: "filter.flowspec",
+};
+const OUTCOMES: Record<string, MessageId> = {
+  pass: "explain.pass",
+  drop: "explain.drop",
+  shape: "explain.shape",
+  count: "explain.count",
+};
 function word(t: Translate, words: Record<string, MessageId>, key: string): string {
   const known = words[key];
   return known ? t(known) : key;
@@ -39,11 +56,26 @@ function Acts({ filter: live }: { filter: Filter }) {
   return (
     <div className="buttons">
       {filter.state === "active" ? (
-        <ConfirmedAct label={t("filters.extend")} title={t("filters.extend")} sentence={t("filters.extendAbout", { packets: filter.matching })} explain={explained} hold={hold} act={() => extend.mutateAsync([filter.id, filter.revision, Number(minutes)])}>
+        <ConfirmedAct
+          label={t("filters.extend")}
+          title={t("filters.extend")}
+          sentence={t("filters.extendAbout", { packets: filter.matching })}
+          explain={explained}
+          hold={hold}
+          act={() => extend.mutateAsync([filter.id, filter.revision, Number(minutes)])}
+        >
           <Lifetime value={minutes} onChange={setMinutes} />
         </ConfirmedAct>
       ) : null}
-      <ConfirmedAct label={t("filters.remove")} title={t("filters.remove")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={explained} hold={hold} act={() => remove.mutateAsync([filter.id, filter.revision])} />
+      <ConfirmedAct
+        label={t("filters.remove")}
+        title={t("filters.remove")}
+        sentence={t("attack.stopSentence", { packets: filter.matching })}
+        kind="danger"
+        explain={explained}
+        hold={hold}
+        act={() => remove.mutateAsync([filter.id, filter.revision])}
+      />
     </div>
   );
 }
@@ -72,7 +104,16 @@ function Row({ filter, operator }: { filter: Filter; operator: boolean }) {
         <ActionOf filter={filter} />
       </td>
       <td className="number" data-label={t("filters.now")}>
-        {filter.counter ? <span title={t("attack.dropping", { rate: formatBitRate(filter.counter.bits_per_s, language), packets: formatNumber(filter.counter.packets, language) })}>{formatBitRate(filter.counter.bits_per_s, language)}</span> : null}
+        {filter.counter ? (
+          <span
+            title={t("attack.dropping", {
+              rate: formatBitRate(filter.counter.bits_per_s, language),
+              packets: formatNumber(filter.counter.packets, language),
+            })}
+          >
+            {formatBitRate(filter.counter.bits_per_s, language)}
+          </span>
+        ) : null}
       </td>
       <td data-label={t("filters.origin")}>{word(t, ORIGINS, filter.origin)}</td>
       <td data-label={t("filters.until")}>{filter.expires ? <Time at={filter.expires} /> : t("filters.withRoute")}</td>
@@ -89,7 +130,8 @@ const PROTOCOLS = [17, 6, 1, 58];
 /** Returns a packet as a line, such as "UDP *:53 → 203.0.113.7". */
 function packetText(t: Translate, { protocol, source, source_port, destination, destination_port }: Packet): string {
   const name = protocol === undefined ? "" : protocolName(t, protocol);
-  const end = (address: string, port: number | undefined) => (port === undefined ? address : `${address.includes(":") ? `[${address}]` : address}:${port}`);
+  const end = (address: string, port: number | undefined) =>
+    port === undefined ? address : `${address.includes(":") ? `[${address}]` : address}:${port}`;
   return `${name} ${end(source ?? "*", source_port)} → ${end(destination, destination_port)}`;
 }
 
@@ -138,8 +180,19 @@ export function ExplainPacket() {
       <div className="stack">
         <Form onSubmit={submit} label={t("explain.title")}>
           <div className="fields">
-            <TextField label={t("explain.to")} value={destination} onChange={setDestination} error={errors.destination} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }} />
-            <TextField label={t("explain.from")} value={source} onChange={setSource} inputProps={{ spellCheck: false, autoCapitalize: "none" }} />
+            <TextField
+              label={t("explain.to")}
+              value={destination}
+              onChange={setDestination}
+              error={errors.destination}
+              inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }}
+            />
+            <TextField
+              label={t("explain.from")}
+              value={source}
+              onChange={setSource}
+              inputProps={{ spellCheck: false, autoCapitalize: "none" }}
+            />
             <Select
               label={t("filterForm.protocol")}
               options={PROTOCOLS.map((number) => ({ id: String(number), name: protocolName(t, number) }))}
@@ -148,8 +201,20 @@ export function ExplainPacket() {
             />
             {hasPorts ? (
               <>
-                <TextField label={t("explain.portFrom")} value={sourcePort} onChange={setSourcePort} error={errors.from} inputProps={{ inputMode: "numeric" }} />
-                <TextField label={t("explain.portTo")} value={destinationPort} onChange={setDestinationPort} error={errors.to} inputProps={{ inputMode: "numeric" }} />
+                <TextField
+                  label={t("explain.portFrom")}
+                  value={sourcePort}
+                  onChange={setSourcePort}
+                  error={errors.from}
+                  inputProps={{ inputMode: "numeric" }}
+                />
+                <TextField
+                  label={t("explain.portTo")}
+                  value={destinationPort}
+                  onChange={setDestinationPort}
+                  error={errors.to}
+                  inputProps={{ inputMode: "numeric" }}
+                />
               </>
             ) : null}
             <Button type="submit">{t("explain.ask")}</Button>
@@ -175,7 +240,11 @@ function Explained({ found }: { found: Explanation }) {
   const applied = found.steps.find((step) => step.applies);
   return (
     <div className="stack tight">
-      <Notice tone={found.outcome === "drop" ? "bad" : found.outcome === "pass" ? "ok" : "wait"} title={word(t, OUTCOMES, found.outcome)} live>
+      <Notice
+        tone={found.outcome === "drop" ? "bad" : found.outcome === "pass" ? "ok" : "wait"}
+        title={word(t, OUTCOMES, found.outcome)}
+        live
+      >
         {applied ? (
           <p>
             {t("explain.by")} <code>{applied.filter.matching}</code> <Ident id={applied.filter.id} />
@@ -187,7 +256,9 @@ function Explained({ found }: { found: Explanation }) {
       <ol className="stack tight">
         {found.steps.map((step) => (
           <li key={step.filter.id} className="row">
-            <State tone={step.applies ? "bad" : step.matches ? "wait" : "off"}>{t(step.applies ? "explain.applies" : step.matches ? "explain.matches" : "explain.other")}</State>
+            <State tone={step.applies ? "bad" : step.matches ? "wait" : "off"}>
+              {t(step.applies ? "explain.applies" : step.matches ? "explain.matches" : "explain.other")}
+            </State>
             <code>{step.filter.matching}</code>
             <span className="quiet">{t.reason(step.coded, step.why)}</span>
           </li>
@@ -208,7 +279,7 @@ function Sessions({ sessions }: { sessions: BgpSession[] }) {
           title: t("bgp.peer"),
           cell: (session) => (
             <>
-                <code>{session.peer}</code> <span className="quiet">{`AS${session.asn}`}</span> {session.account?.name}
+              <code>{session.peer}</code> <span className="quiet">{`AS${session.asn}`}</span> {session.account?.name}
             </>
           ),
         },
@@ -221,7 +292,10 @@ function Sessions({ sessions }: { sessions: BgpSession[] }) {
             </span>
           ),
         },
-        { title: t("bgp.kind"), cell: (session) => t(session.kind === "route_server" ? "bgp.routeServer" : "bgp.member") },
+        {
+          title: t("bgp.kind"),
+          cell: (session) => t(session.kind === "route_server" ? "bgp.routeServer" : "bgp.member"),
+        },
         { title: t("bgp.routes"), isNumber: true, cell: (session) => session.routes },
         { title: t("bgp.flowspec"), isNumber: true, cell: (session) => session.flowspec },
         { title: t("fabric.since"), cell: (session) => <Age at={session.since} /> },
@@ -248,7 +322,11 @@ export function Filters() {
         actions={
           canWrite ? (
             <>
-              <ManualFilter destination="" make={(body, key) => create.mutateAsync([body, key])} label={t("filterForm.title")} />
+              <ManualFilter
+                destination=""
+                make={(body, key) => create.mutateAsync([body, key])}
+                label={t("filterForm.title")}
+              />
               <Link to="/attack" className="button" data-kind="danger">
                 {t("nav.attack")}
               </Link>
@@ -275,7 +353,14 @@ export function Filters() {
         ) : null}
         <Panel flush title={query.data ? t("filters.number", { count: query.data.length }) : undefined}>
           <div className={query.data && query.data.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded query={query} lines={6} empty={{ when: (list: Filter[]) => list.length === 0, show: <Empty title={t("filters.none")}>{t("filters.noneAbout")}</Empty> }}>
+            <Loaded
+              query={query}
+              lines={6}
+              empty={{
+                when: (list: Filter[]) => list.length === 0,
+                show: <Empty title={t("filters.none")}>{t("filters.noneAbout")}</Empty>,
+              }}
+            >
               {(list) => (
                 <table className="table cards">
                   <thead>
@@ -283,7 +368,9 @@ export function Filters() {
                       <th scope="col">{t("filters.matching")}</th>
                       <th scope="col">{t("services.state")}</th>
                       <th scope="col">{t("filters.action")}</th>
-                      <th scope="col" className="number">{t("filters.now")}</th>
+                      <th scope="col" className="number">
+                        {t("filters.now")}
+                      </th>
                       <th scope="col">{t("filters.origin")}</th>
                       <th scope="col">{t("filters.until")}</th>
                       <th scope="col">
@@ -304,7 +391,14 @@ export function Filters() {
         <ExplainPacket />
         <Panel title={t("bgp.title")} flush>
           <div className={sessions.data && sessions.data.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded query={sessions} lines={3} empty={{ when: (list) => list.length === 0, show: <Empty title={t("bgp.none")}>{t("bgp.noneAbout")}</Empty> }}>
+            <Loaded
+              query={sessions}
+              lines={3}
+              empty={{
+                when: (list) => list.length === 0,
+                show: <Empty title={t("bgp.none")}>{t("bgp.noneAbout")}</Empty>,
+              }}
+            >
               {(list) => <Sessions sessions={list} />}
             </Loaded>
           </div>

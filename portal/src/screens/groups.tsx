@@ -19,7 +19,9 @@ function Members({ value, onChange }: { value: string[]; onChange: (members: str
   const t = useText();
   const me = useMe();
   const accounts = useQuery(accountsQuery);
-  const others = (accounts.data ?? []).filter((account) => account.id !== me.account.id && account.kind !== "exchange" && account.kind !== "authority");
+  const others = (accounts.data ?? []).filter(
+    (account) => account.id !== me.account.id && account.kind !== "exchange" && account.kind !== "authority",
+  );
   return (
     <CheckboxGroup className="field" value={value} onChange={onChange}>
       <Label className="label">{t("group.members")}</Label>
@@ -107,7 +109,13 @@ function GroupActs({ group }: { group: Group }) {
             await join.mutateAsync([group.id, end, keyOf(end)]);
           }}
         >
-          <EndFields prefix="join-group" value={own.end} onChange={own.setEnd} errors={own.errors} account={me.account.id} />
+          <EndFields
+            prefix="join-group"
+            value={own.end}
+            onChange={own.setEnd}
+            errors={own.errors}
+            account={me.account.id}
+          />
         </ConfirmedAct>
       ) : null}
       {group.can.includes("create_service_key") && group.owner.id === me.account.id ? (
@@ -149,8 +157,23 @@ export function Groups() {
   const query = useQuery(groupsQuery);
   return (
     <>
-      <ScreenHead title={t("nav.groups")} below={t("group.about")} actions={!me.operator && me.can.includes("create_service") ? <NewGroup /> : null} />
-      <Loaded query={query} lines={6} empty={{ when: (list) => list.length === 0, show: <Panel><Empty title={t("group.none")}>{t("group.noneAbout")}</Empty></Panel> }}>
+      <ScreenHead
+        title={t("nav.groups")}
+        below={t("group.about")}
+        actions={!me.operator && me.can.includes("create_service") ? <NewGroup /> : null}
+      />
+      <Loaded
+        query={query}
+        lines={6}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("group.none")}>{t("group.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
         {(list) => (
           <div className="stack">
             {list.map((group) => (
@@ -164,8 +187,22 @@ export function Groups() {
                       keyOf={(member) => member.account.id}
                       columns={[
                         { title: t("members.name"), cell: (member) => member.account.name },
-                        { title: t("services.state"), cell: (member) => <State tone={member.joined ? "ok" : "wait"}>{t(member.joined ? "group.joined" : "group.listed")}</State> },
-                        ...(group.can.includes("create_service_key") ? [{ title: t("group.remove"), cell: (member: GroupMember) => <RemoveMember group={group} member={member} /> }] : []),
+                        {
+                          title: t("services.state"),
+                          cell: (member) => (
+                            <State tone={member.joined ? "ok" : "wait"}>
+                              {t(member.joined ? "group.joined" : "group.listed")}
+                            </State>
+                          ),
+                        },
+                        ...(group.can.includes("create_service_key")
+                          ? [
+                              {
+                                title: t("group.remove"),
+                                cell: (member: GroupMember) => <RemoveMember group={group} member={member} />,
+                              },
+                            ]
+                          : []),
                       ]}
                     />
                   </div>

@@ -63,9 +63,16 @@ export function Tasks({ tasks }: { tasks: Task[] }) {
         alike[key] = (alike[key] ?? 0) + 1;
         return (
           <li key={`${key} ${alike[key]}`}>
-            <Link to={taskAddress(task)} {...(task.task === "attack" ? { search: { target: task.name } } : {})} className="task" data-severity={task.severity}>
+            <Link
+              to={taskAddress(task)}
+              {...(task.task === "attack" ? { search: { target: task.name } } : {})}
+              className="task"
+              data-severity={task.severity}
+            >
               <State tone={task.severity === "error" ? "bad" : task.severity === "warning" ? "wait" : "off"}>
-                <span className="task-title">{known ? t(known.title, { name: task.name, account: task.account?.name ?? "" }) : task.name}</span>
+                <span className="task-title">
+                  {known ? t(known.title, { name: task.name, account: task.account?.name ?? "" }) : task.name}
+                </span>
               </State>
               <span className="task-about">
                 {task.members === null ? null : <span>{t("task.members", { count: task.members })}</span>}
@@ -120,7 +127,8 @@ function ConnectionRow({ connection }: { connection: Connection }) {
         </span>
         {connection.load ? (
           <div className="quiet small">
-            {t("connection.in")} <Rate bits={connection.load.in_bps} /> · {t("connection.out")} <Rate bits={connection.load.out_bps} />
+            {t("connection.in")} <Rate bits={connection.load.in_bps} /> · {t("connection.out")}{" "}
+            <Rate bits={connection.load.out_bps} />
           </div>
         ) : null}
       </div>
@@ -128,7 +136,10 @@ function ConnectionRow({ connection }: { connection: Connection }) {
       <div className="meter-line">
         <meter min={0} max={1} high={0.9} value={share} aria-label={t("home.reserved")} />
         <span className="quiet">
-          {t("home.reservedOf", { reserved: formatBitRate(connection.reserved_mbps * 1e6, language), speed: formatBitRate(connection.speed_mbps * 1e6, language) })}
+          {t("home.reservedOf", {
+            reserved: formatBitRate(connection.reserved_mbps * 1e6, language),
+            speed: formatBitRate(connection.speed_mbps * 1e6, language),
+          })}
         </span>
       </div>
     </li>
@@ -138,14 +149,21 @@ function ConnectionRow({ connection }: { connection: Connection }) {
 /** The four steps from contract to first frame, with the ones that are done. */
 function FirstSteps({ connections, services }: { connections: Connection[]; services: Service[] }) {
   const t = useText();
-  const done = [true, connections.length > 0, services.length > 0, services.some((service) => service.state === "production")];
+  const done = [
+    true,
+    connections.length > 0,
+    services.length > 0,
+    services.some((service) => service.state === "production"),
+  ];
   const steps: MessageId[] = ["steps.contract", "steps.port", "steps.order", "steps.frames"];
   const next = done.indexOf(false);
   return (
     <ol className="steps">
       {steps.map((step, index) => (
         <li key={step} data-state={done[index] ? "done" : index === next ? "next" : "open"}>
-          <State tone={done[index] ? "ok" : index === next ? "wait" : "off"}>{t(done[index] ? "steps.done" : index === next ? "steps.next" : "steps.later")}</State>
+          <State tone={done[index] ? "ok" : index === next ? "wait" : "off"}>
+            {t(done[index] ? "steps.done" : index === next ? "steps.next" : "steps.later")}
+          </State>
           <span>{t(step)}</span>
         </li>
       ))}
@@ -156,7 +174,8 @@ function FirstSteps({ connections, services }: { connections: Connection[]; serv
 /** Maintenance and incidents that are planned or under way, and the closed groups that the reader may join. */
 function Ahead() {
   const t = useText();
-  const announced = useQuery(notices).data?.filter((notice) => notice.state === "planned" || notice.state === "running") ?? [];
+  const announced =
+    useQuery(notices).data?.filter((notice) => notice.state === "planned" || notice.state === "running") ?? [];
   const joinable = useQuery(groups).data?.filter((group) => group.joinable) ?? [];
   if (announced.length + joinable.length === 0) return null;
   return (
@@ -166,13 +185,15 @@ function Ahead() {
           <li key={notice.id}>
             <Link to="/notices">{notice.title}</Link>{" "}
             <span className="quiet">
-              <Time at={notice.begins} /> · {notice.touches.length === 0 ? t("notice.nothing") : notice.touches.join(", ")}
+              <Time at={notice.begins} /> ·{" "}
+              {notice.touches.length === 0 ? t("notice.nothing") : notice.touches.join(", ")}
             </span>
           </li>
         ))}
         {joinable.map((group) => (
           <li key={group.id}>
-            <Link to="/groups">{group.name}</Link> <span className="quiet">{t("group.owner", { owner: group.owner.name })}</span>
+            <Link to="/groups">{group.name}</Link>{" "}
+            <span className="quiet">{t("group.owner", { owner: group.owner.name })}</span>
           </li>
         ))}
       </ul>
@@ -212,9 +233,23 @@ export function Home() {
               <Loaded query={data}>{(data) => <Tasks tasks={data.tasks} />}</Loaded>
             </div>
           </Panel>
-          <Panel title={t("nav.connections")} flush actions={links.data && links.data.length > SHOWN ? <Link to="/connections">{t("home.allConnections", { count: links.data.length })}</Link> : null}>
+          <Panel
+            title={t("nav.connections")}
+            flush
+            actions={
+              links.data && links.data.length > SHOWN ? (
+                <Link to="/connections">{t("home.allConnections", { count: links.data.length })}</Link>
+              ) : null
+            }
+          >
             <div className={links.data ? undefined : "panel-body"}>
-              <Loaded query={links} empty={{ when: (list) => list.length === 0, show: <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty> }}>
+              <Loaded
+                query={links}
+                empty={{
+                  when: (list) => list.length === 0,
+                  show: <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty>,
+                }}
+              >
                 {(list) => (
                   <ul className="lines">
                     {list.slice(0, SHOWN).map((connection) => (
@@ -228,9 +263,14 @@ export function Home() {
         </div>
         <div className="stack">
           <Ahead />
-          <Panel title={t("nav.services")} actions={<Link to="/services" search={{ q: "", state: "" }}>
+          <Panel
+            title={t("nav.services")}
+            actions={
+              <Link to="/services" search={{ q: "", state: "" }}>
                 {t("home.allServices")}
-              </Link>}>
+              </Link>
+            }
+          >
             <Loaded query={data} lines={2}>
               {(data) => <Numbers data={data} />}
             </Loaded>

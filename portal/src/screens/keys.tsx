@@ -38,7 +38,11 @@ function ApiKeys() {
           kind="primary"
           explain={explained}
           onOpen={() => setName("")}
-          act={() => (name.trim() === "" ? Promise.reject(new InvalidField(t("keys.nameMissing"))) : create.mutateAsync([name.trim(), scope]).then((made) => setSecret(made.secret)))}
+          act={() =>
+            name.trim() === ""
+              ? Promise.reject(new InvalidField(t("keys.nameMissing")))
+              : create.mutateAsync([name.trim(), scope]).then((made) => setSecret(made.secret))
+          }
         >
           <TextField label={t("keys.name")} hint={t("keys.nameHint")} value={name} onChange={setName} />
           <Choices
@@ -60,7 +64,14 @@ function ApiKeys() {
             <code className="secret">{secret}</code>
           </Notice>
         ) : null}
-        <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <Empty title={t("keys.none")}>{t("keys.noneAbout")}</Empty> }}>
+        <Loaded
+          query={query}
+          lines={3}
+          empty={{
+            when: (list) => list.length === 0,
+            show: <Empty title={t("keys.none")}>{t("keys.noneAbout")}</Empty>,
+          }}
+        >
           {(list) => (
             <div className="table-wrap">
               <Table
@@ -70,11 +81,23 @@ function ApiKeys() {
                   { title: t("keys.name"), cell: (key) => key.name },
                   { title: t("keys.scope"), cell: (key) => t(key.scope === "read" ? "keys.read" : "keys.write") },
                   { title: t("keys.created"), cell: (key) => <Time at={key.created} /> },
-                  { title: t("keys.lastUsed"), cell: (key) => key.last_used ? <Age at={key.last_used} /> : t("keys.never") },
+                  {
+                    title: t("keys.lastUsed"),
+                    cell: (key) => (key.last_used ? <Age at={key.last_used} /> : t("keys.never")),
+                  },
                   {
                     title: t("fabric.acts"),
                     isActs: true,
-                    cell: (key) => <ConfirmedAct label={t("service.delete")} title={t("keys.deleteTitle", { name: key.name })} sentence={t("keys.deleteAbout")} kind="danger" explain={explained} act={() => remove.mutateAsync([key.id])} />,
+                    cell: (key) => (
+                      <ConfirmedAct
+                        label={t("service.delete")}
+                        title={t("keys.deleteTitle", { name: key.name })}
+                        sentence={t("keys.deleteAbout")}
+                        kind="danger"
+                        explain={explained}
+                        act={() => remove.mutateAsync([key.id])}
+                      />
+                    ),
                   },
                 ]}
               />
@@ -93,7 +116,14 @@ function ServiceKeys() {
   const revoke = useOrder(keyOrder.revoke);
   return (
     <Panel title={t("keys.service")}>
-      <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <Empty title={t("keys.noService")}>{t("keys.noServiceAbout")}</Empty> }}>
+      <Loaded
+        query={query}
+        lines={3}
+        empty={{
+          when: (list) => list.length === 0,
+          show: <Empty title={t("keys.noService")}>{t("keys.noServiceAbout")}</Empty>,
+        }}
+      >
         {(list) => (
           <ul className="lines">
             {list.map((key) => (
@@ -103,11 +133,24 @@ function ServiceKeys() {
                     {key.name}
                   </Link>{" "}
                   <span className="quiet">
-                    {key.redeemed_by ? t("keys.usedBy", { account: key.redeemed_by.name }) : <>{t("task.until")} <Time at={key.valid_until} /></>}
+                    {key.redeemed_by ? (
+                      t("keys.usedBy", { account: key.redeemed_by.name })
+                    ) : (
+                      <>
+                        {t("task.until")} <Time at={key.valid_until} />
+                      </>
+                    )}
                   </span>
                 </span>
                 {key.can.includes("revoke_service_key") && !key.redeemed_by ? (
-                  <ConfirmedAct label={t("keys.revoke")} title={t("keys.revokeTitle", { service: key.name })} sentence={t("keys.revokeAbout")} kind="danger" explain={(error) => explain(t, error)} act={() => revoke.mutateAsync([key.id])} />
+                  <ConfirmedAct
+                    label={t("keys.revoke")}
+                    title={t("keys.revokeTitle", { service: key.name })}
+                    sentence={t("keys.revokeAbout")}
+                    kind="danger"
+                    explain={(error) => explain(t, error)}
+                    act={() => revoke.mutateAsync([key.id])}
+                  />
                 ) : null}
               </li>
             ))}
@@ -128,7 +171,10 @@ function Password() {
   const error = change.error instanceof RequestError ? change.error : undefined;
   const wrong = error?.at("/new");
   const submit = () => {
-    const absent = { ...(present === "" ? { present: t("signin.passwordMissing") } : {}), ...(next.length < 12 ? { next: t("password.short") } : {}) };
+    const absent = {
+      ...(present === "" ? { present: t("signin.passwordMissing") } : {}),
+      ...(next.length < 12 ? { next: t("password.short") } : {}),
+    };
     setMissing(absent);
     if (Object.keys(absent).length === 0) change.mutate([present, next]);
   };
@@ -138,8 +184,23 @@ function Password() {
         {change.isSuccess ? <Notice tone="ok" title={t("password.done")} live /> : null}
         {error && !error.problem?.errors?.length ? <Notice tone="bad" title={explain(t, error)} live /> : null}
         <input type="text" autoComplete="username" value={me.name} readOnly hidden />
-        <TextField label={t("password.present")} type="password" value={present} onChange={setPresent} autoComplete="current-password" error={missing.present ?? (error?.at("/present") ? t("problem.credentials") : undefined)} />
-        <TextField label={t("password.new")} hint={t("password.hint")} type="password" value={next} onChange={setNext} autoComplete="new-password" error={missing.next ?? (wrong ? t.reason(wrong.coded, wrong.detail) : undefined)} />
+        <TextField
+          label={t("password.present")}
+          type="password"
+          value={present}
+          onChange={setPresent}
+          autoComplete="current-password"
+          error={missing.present ?? (error?.at("/present") ? t("problem.credentials") : undefined)}
+        />
+        <TextField
+          label={t("password.new")}
+          hint={t("password.hint")}
+          type="password"
+          value={next}
+          onChange={setNext}
+          autoComplete="new-password"
+          error={missing.next ?? (wrong ? t.reason(wrong.coded, wrong.detail) : undefined)}
+        />
         <div>
           <Button type="submit" isPending={change.isPending}>
             {t("password.change")}

@@ -50,7 +50,8 @@ const CHECK_STATES: Record<string, { tone: Tone; word: MessageId }> = {
 function hexRows(frame: string): string {
   const bytes = frame.match(/../g) ?? [];
   const rows: string[] = [];
-  for (let at = 0; at < bytes.length; at += 16) rows.push(`${at.toString(16).padStart(4, "0")}  ${bytes.slice(at, at + 16).join(" ")}`);
+  for (let at = 0; at < bytes.length; at += 16)
+    rows.push(`${at.toString(16).padStart(4, "0")}  ${bytes.slice(at, at + 16).join(" ")}`);
   return rows.join("\n");
 }
 
@@ -62,9 +63,21 @@ export function QuarantineChecklist({ list }: { list: Checklist }) {
   const failing = list.checks.filter((check) => check.state === "failing");
   return (
     <div className="stack">
-      <Notice tone={failing.length > 0 ? "bad" : "wait"} title={failing.length > 0 ? t("quarantine.failing", { count: failing.length }) : t("quarantine.running", { left: `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}` })}>
+      <Notice
+        tone={failing.length > 0 ? "bad" : "wait"}
+        title={
+          failing.length > 0
+            ? t("quarantine.failing", { count: failing.length })
+            : t("quarantine.running", { left: `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}` })
+        }
+      >
         <p>{t(list.seen ? "quarantine.about" : "quarantine.unseen", { minutes: Math.round(list.seconds / 60) })}</p>
-        <meter min={0} max={list.seconds} value={list.seconds - Math.min(left, list.seconds)} aria-label={t("quarantine.progress")} />
+        <meter
+          min={0}
+          max={list.seconds}
+          value={list.seconds - Math.min(left, list.seconds)}
+          aria-label={t("quarantine.progress")}
+        />
       </Notice>
       <ul className="checks" aria-label={t("quarantine.checks")}>
         {[...list.checks]
@@ -89,7 +102,8 @@ export function QuarantineChecklist({ list }: { list: Checklist }) {
               <li key={`${finding.at} ${index}`}>
                 <details open={index === 0}>
                   <summary>
-                    {t.reason(finding.coded, finding.text)} <span className="quiet">×{finding.count}</span> <Age at={finding.at} />
+                    {t.reason(finding.coded, finding.text)} <span className="quiet">×{finding.count}</span>{" "}
+                    <Age at={finding.at} />
                   </summary>
                   <pre className="frame" tabIndex={0} aria-label={t("quarantine.bytes")}>
                     {hexRows(finding.frame)}
@@ -116,18 +130,20 @@ function SwapRouter({ end: live }: { end: End }) {
   const [end, hold] = useAsOpened(live);
   const [address, setAddress] = useState("");
   const [hours, setHours] = useState("24");
-  const swap = useOrder(async (old: { id: string; valid_until: string | null }, address: string, until: string, key: string) => {
-    // The policy permits one address more than its limit while the validity of one of them ends within a day.
-    await lanOrder.endMac(old.id, until);
-    try {
-      return await lanOrder.addMac(end.id, address, key);
-    } catch (error) {
-      // Without an answer the new address may be registered: the same order again finds out.
-      const isRefused = error instanceof RequestError && !error.isTransient;
-      if (isRefused) await lanOrder.endMac(old.id, old.valid_until).catch(() => {});
-      throw error;
-    }
-  });
+  const swap = useOrder(
+    async (old: { id: string; valid_until: string | null }, address: string, until: string, key: string) => {
+      // The policy permits one address more than its limit while the validity of one of them ends within a day.
+      await lanOrder.endMac(old.id, until);
+      try {
+        return await lanOrder.addMac(end.id, address, key);
+      } catch (error) {
+        // Without an answer the new address may be registered: the same order again finds out.
+        const isRefused = error instanceof RequestError && !error.isTransient;
+        if (isRefused) await lanOrder.endMac(old.id, old.valid_until).catch(() => {});
+        throw error;
+      }
+    },
+  );
   const old = end.macs[end.macs.length - 1];
   if (!old || !end.can.includes("add_mac")) return null;
   return (
@@ -139,10 +155,26 @@ function SwapRouter({ end: live }: { end: End }) {
       explain={(error) => explain(t, error)}
       hold={hold}
       onOpen={() => setAddress("")}
-      act={(keyOf) => (isMac(address) ? swap.mutateAsync([old, address.trim(), inHours(Number(hours)), keyOf(address.trim())]) : Promise.reject(new InvalidField(t("mac.wrong"))))}
+      act={(keyOf) =>
+        isMac(address)
+          ? swap.mutateAsync([old, address.trim(), inHours(Number(hours)), keyOf(address.trim())])
+          : Promise.reject(new InvalidField(t("mac.wrong")))
+      }
     >
-      <TextField id="mac-new" label={t("mac.new")} hint={t("mac.hint")} value={address} onChange={setAddress} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "02:00:5e:00:53:01" }} />
-      <Select label={t("mac.oldEnds")} options={HOURS.map((id) => ({ id, name: t("filterForm.hours", { count: Number(id) }) }))} value={hours} onChange={(key) => setHours(String(key))} />
+      <TextField
+        id="mac-new"
+        label={t("mac.new")}
+        hint={t("mac.hint")}
+        value={address}
+        onChange={setAddress}
+        inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "02:00:5e:00:53:01" }}
+      />
+      <Select
+        label={t("mac.oldEnds")}
+        options={HOURS.map((id) => ({ id, name: t("filterForm.hours", { count: Number(id) }) }))}
+        value={hours}
+        onChange={(key) => setHours(String(key))}
+      />
       <p className="hint">{t("mac.told")}</p>
     </ConfirmedAct>
   );
@@ -152,7 +184,10 @@ export function isMac(text: string): boolean {
   return /^(([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|([0-9a-f]{4}[.-]){2}[0-9a-f]{4}|[0-9a-f]{12})$/i.test(text.trim());
 }
 
-/** The longest time in ms for which both addresses are ordered: the limit of a day, less the error of the reader's clock. */
+/**
+ * The longest time in ms for which both addresses are ordered: the limit of a day, less the error of the reader's
+ * clock.
+ */
 const SWAP_MAX = 86_400_000 - 300_000;
 
 function inHours(hours: number): string {
@@ -181,7 +216,16 @@ export function Macs({ end, max }: { end: End; max?: number | undefined }) {
                 </span>
               ) : null}
             </span>
-            {end.can.includes("remove_mac") ? <ConfirmedAct label={t("mac.remove")} title={t("mac.removeTitle", { address: mac.address })} sentence={t("mac.removeAbout")} kind="danger" explain={explained} act={() => remove.mutateAsync([mac.id])} /> : null}
+            {end.can.includes("remove_mac") ? (
+              <ConfirmedAct
+                label={t("mac.remove")}
+                title={t("mac.removeTitle", { address: mac.address })}
+                sentence={t("mac.removeAbout")}
+                kind="danger"
+                explain={explained}
+                act={() => remove.mutateAsync([mac.id])}
+              />
+            ) : null}
           </li>
         ))}
       </ul>
@@ -195,9 +239,19 @@ export function Macs({ end, max }: { end: End; max?: number | undefined }) {
             sentence={t("mac.addAbout")}
             explain={explained}
             onOpen={() => setAddress("")}
-            act={(keyOf) => (isMac(address) ? add.mutateAsync([end.id, address.trim(), keyOf(address.trim())]) : Promise.reject(new InvalidField(t("mac.wrong"))))}
+            act={(keyOf) =>
+              isMac(address)
+                ? add.mutateAsync([end.id, address.trim(), keyOf(address.trim())])
+                : Promise.reject(new InvalidField(t("mac.wrong")))
+            }
           >
-            <TextField label={t("mac.new")} hint={t("mac.hint")} value={address} onChange={setAddress} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "02:00:5e:00:53:01" }} />
+            <TextField
+              label={t("mac.new")}
+              hint={t("mac.hint")}
+              value={address}
+              onChange={setAddress}
+              inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "02:00:5e:00:53:01" }}
+            />
           </ConfirmedAct>
         ) : null}
       </div>
@@ -219,7 +273,11 @@ function Waive({ end: live }: { end: End }) {
       kind="danger"
       explain={(error) => explain(t, error)}
       hold={hold}
-      act={() => (reason.trim() === "" ? Promise.reject(new InvalidField(t("quarantine.reasonMissing"))) : waive.mutateAsync([end.id, end.revision, reason.trim()]))}
+      act={() =>
+        reason.trim() === ""
+          ? Promise.reject(new InvalidField(t("quarantine.reasonMissing")))
+          : waive.mutateAsync([end.id, end.revision, reason.trim()])
+      }
     >
       <TextField label={t("service.reason")} value={reason} onChange={setReason} />
     </ConfirmedAct>
@@ -242,7 +300,12 @@ function AssignAddress({ end, service }: { end: End; service: Service }) {
       onOpen={() => setAddress("")}
       act={(keyOf) => assign.mutateAsync([end.id, address.trim(), keyOf(address)])}
     >
-      <TextField label={t("lan.address")} value={address} onChange={setAddress} inputProps={{ autoComplete: "off", spellCheck: false }} />
+      <TextField
+        label={t("lan.address")}
+        value={address}
+        onChange={setAddress}
+        inputProps={{ autoComplete: "off", spellCheck: false }}
+      />
     </ConfirmedAct>
   );
 }
@@ -268,16 +331,26 @@ function WithdrawAddress({ ip }: { ip: RegisteredIp }) {
 function LanEnd({ end, service }: { end: End; service: Service }) {
   const t = useText();
   const me = useMe();
-  const state = end.quarantine === "running" ? { tone: "wait" as const, word: "state.testing" as const } : { tone: "ok" as const, word: "state.production" as const };
+  const state =
+    end.quarantine === "running"
+      ? { tone: "wait" as const, word: "state.testing" as const }
+      : { tone: "ok" as const, word: "state.production" as const };
   return (
-    <Panel title={end.connection ? `${end.account.name} · ${end.connection.name}` : end.account.name} actions={<State tone={end.shut_down ? "wait" : state.tone}>{t(end.shut_down ? "service.isShutDown" : state.word)}</State>}>
+    <Panel
+      title={end.connection ? `${end.account.name} · ${end.connection.name}` : end.account.name}
+      actions={
+        <State tone={end.shut_down ? "wait" : state.tone}>{t(end.shut_down ? "service.isShutDown" : state.word)}</State>
+      }
+    >
       <div className="stack">
         {end.checklist ? <QuarantineChecklist list={end.checklist} /> : null}
         <div className="two">
           <Facts
             items={[
               [t("service.site"), end.site],
-              ...(end.connection ? ([[t("connection.port", { number: "" }), end.connection.ports.join(", ")]] as [string, string][]) : []),
+              ...(end.connection
+                ? ([[t("connection.port", { number: "" }), end.connection.ports.join(", ")]] as [string, string][])
+                : []),
               ...(end.vlan_text ? ([[t("service.tags"), end.vlan_text]] as [string, string][]) : []),
               [
                 t("lan.addresses"),
@@ -301,7 +374,15 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
         {end.own && end.vlan ? (
           <details>
             <summary>{t("router.title")}</summary>
-            <RouterConfig end={{ vlan: end.vlan, about: service.name, rateMbps: end.capacity_mbps, addresses: withLengths(end.ips), lan: true }} />
+            <RouterConfig
+              end={{
+                vlan: end.vlan,
+                about: service.name,
+                rateMbps: end.capacity_mbps,
+                addresses: withLengths(end.ips),
+                lan: true,
+              }}
+            />
           </details>
         ) : null}
         <div className="buttons">
@@ -320,7 +401,13 @@ function Members({ service }: { service: Service }) {
   return (
     <Panel title={t("lan.members")} flush>
       <div className={query.data && query.data.length > 0 ? "table-wrap" : "panel-body"}>
-        <Loaded query={query} empty={{ when: (list) => list.length === 0, show: <Empty title={t("lan.noMembers")}>{t("lan.noMembersAbout")}</Empty> }}>
+        <Loaded
+          query={query}
+          empty={{
+            when: (list) => list.length === 0,
+            show: <Empty title={t("lan.noMembers")}>{t("lan.noMembersAbout")}</Empty>,
+          }}
+        >
           {(list) => (
             <Table
               rows={list}
@@ -330,11 +417,14 @@ function Members({ service }: { service: Service }) {
                   title: t("members.name"),
                   cell: (presence) => (
                     <>
-                        {presence.account.name} {presence.own ? <span className="quiet">{t("lan.you")}</span> : null}
+                      {presence.account.name} {presence.own ? <span className="quiet">{t("lan.you")}</span> : null}
                     </>
                   ),
                 },
-                { title: t("members.asns"), cell: (presence) => presence.account.asns.map((asn) => `AS${asn}`).join(", ") },
+                {
+                  title: t("members.asns"),
+                  cell: (presence) => presence.account.asns.map((asn) => `AS${asn}`).join(", "),
+                },
                 {
                   title: t("lan.addresses"),
                   cell: (presence) => (
@@ -358,7 +448,9 @@ function Members({ service }: { service: Service }) {
 function Lan({ service }: { service: Service }) {
   const t = useText();
   const me = useMe();
-  const ends = [...service.ends].sort((a, b) => Number(b.quarantine === "running") - Number(a.quarantine === "running"));
+  const ends = [...service.ends].sort(
+    (a, b) => Number(b.quarantine === "running") - Number(a.quarantine === "running"),
+  );
   const { rules } = service;
   const join = { label: t("lan.join"), title: t("lan.joinTitle", { lan: service.name }), sentence: t("lan.joinAbout") };
   return (
@@ -372,16 +464,30 @@ function Lan({ service }: { service: Service }) {
             <StateOf state={service.state} />
           </>
         }
-        actions={me.can.includes("configure_end") ? <Join service={service} kind={service.ends.length === 0 ? "primary" : "plain"} words={join} /> : null}
+        actions={
+          me.can.includes("configure_end") ? (
+            <Join service={service} kind={service.ends.length === 0 ? "primary" : "plain"} words={join} />
+          ) : null
+        }
       >
         <Facts
           items={[
-            [t("lan.networks"), <span key="n" className="row">{service.networks.map((network) => <code key={network}>{network}</code>)}</span>],
+            [
+              t("lan.networks"),
+              <span key="n" className="row">
+                {service.networks.map((network) => (
+                  <code key={network}>{network}</code>
+                ))}
+              </span>,
+            ],
             ...(rules
               ? ([
                   [t("lan.passes"), rules.ethertypes.join(", ")],
                   [t("lan.macs"), t("mac.limit", { count: rules.macs_max })],
-                  [t("lan.broadcast"), t("lan.rates", { broadcast: rules.broadcast_pps, multicast: rules.multicast_pps })],
+                  [
+                    t("lan.broadcast"),
+                    t("lan.rates", { broadcast: rules.broadcast_pps, multicast: rules.multicast_pps }),
+                  ],
                   [t("lan.arp"), t("lan.arpAbout")],
                 ] as [string, string][])
               : []),
@@ -409,7 +515,18 @@ export function PeeringLan() {
   return (
     <>
       <ScreenHead title={t("nav.lan")} below={t("lan.about")} />
-      <Loaded query={query} lines={8} empty={{ when: () => lans.length === 0, show: <Panel><Empty title={t("lan.none")}>{t("lan.noneAbout")}</Empty></Panel> }}>
+      <Loaded
+        query={query}
+        lines={8}
+        empty={{
+          when: () => lans.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("lan.none")}>{t("lan.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
         {() => (
           <div className="stack">
             {lans.map((service) => (

@@ -11,7 +11,17 @@ import { Table } from "../ui/table";
 
 function save(pairs: MatrixPair[]): void {
   const head = ["from", "to", "service", "ipv4_bits_per_s", "ipv6_bits_per_s", "bgp_seen"];
-  saveCsv("matrix.csv", [head, ...pairs.map((pair) => [pair.from.name, pair.to.name, pair.service_name, pair.ipv4_bits_per_s, pair.ipv6_bits_per_s, pair.bgp_seen])]);
+  saveCsv("matrix.csv", [
+    head,
+    ...pairs.map((pair) => [
+      pair.from.name,
+      pair.to.name,
+      pair.service_name,
+      pair.ipv4_bits_per_s,
+      pair.ipv6_bits_per_s,
+      pair.bgp_seen,
+    ]),
+  ]);
 }
 
 /** Who peers with whom: the traffic of each pair, IPv4 and IPv6 apart, and whether a BGP session was seen. */
@@ -21,8 +31,23 @@ export function PeeringMatrix() {
   const pairs = query.data?.pairs ?? [];
   return (
     <>
-      <ScreenHead title={t("nav.matrix")} below={t("matrix.about")} actions={pairs.length > 0 ? <Button onPress={() => save(pairs)}>{t("act.csv")}</Button> : null} />
-      <Loaded query={query} lines={8} empty={{ when: (matrix) => !matrix.measured, show: <Panel><Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty></Panel> }}>
+      <ScreenHead
+        title={t("nav.matrix")}
+        below={t("matrix.about")}
+        actions={pairs.length > 0 ? <Button onPress={() => save(pairs)}>{t("act.csv")}</Button> : null}
+      />
+      <Loaded
+        query={query}
+        lines={8}
+        empty={{
+          when: (matrix) => !matrix.measured,
+          show: (
+            <Panel>
+              <Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
         {(matrix) => (
           <Panel flush>
             {matrix.pairs.length === 0 ? (

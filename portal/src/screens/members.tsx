@@ -20,13 +20,20 @@ import { Table } from "../ui/table";
 import { roleWord } from "../ui/words";
 import { Contacts } from "./contacts";
 
-const KINDS: Record<string, MessageId> = { exchange: "account.exchange", reseller: "account.reseller", member: "account.member", authority: "account.authority" };
+const KINDS: Record<string, MessageId> = {
+  exchange: "account.exchange",
+  reseller: "account.reseller",
+  member: "account.member",
+  authority: "account.authority",
+};
 
 function words(account: Account): string {
   return [account.id, account.name, ...account.asns.map((asn) => `AS${asn}`)].join(" ");
 }
 
-/** Returns the AS numbers of a text, or undefined if the text has something else: "AS64500, 64501" is [64500, 64501]. */
+/**
+ * Returns the AS numbers of a text, or undefined if the text has something else: "AS64500, 64501" is [64500, 64501].
+ */
 export function parseAsns(text: string): number[] | undefined {
   const parts = text.split(/[\s,;]+/).filter((part) => part !== "");
   const asns = parts.map((part) => Number(/^(?:AS)?(\d{1,10})$/i.exec(part)?.[1] ?? Number.NaN));
@@ -88,7 +95,10 @@ function AccountActs({ account }: { account: Account }) {
   return (
     <div className="buttons">
       {me.can.includes("create_user") ? <AddPerson account={account} kind={account.kind} /> : null}
-      {account.can.includes("delete_account") && account.connections === 0 && account.services === 0 && account.kind !== "exchange" ? (
+      {account.can.includes("delete_account") &&
+      account.connections === 0 &&
+      account.services === 0 &&
+      account.kind !== "exchange" ? (
         <ConfirmedAct
           label={t("people.remove")}
           title={t("people.removeTitle", { name: account.name })}
@@ -110,10 +120,16 @@ export function Members() {
   const accounts = useQuery(accountsQuery);
   const users = useQuery({ ...usersQuery, enabled: me.can.includes("read_users") });
   useAnchor(accounts.data !== undefined);
-  const found = useMemo(() => (accounts.data ?? []).filter((account) => matches(words(account), text)), [accounts.data, text]);
+  const found = useMemo(
+    () => (accounts.data ?? []).filter((account) => matches(words(account), text)),
+    [accounts.data, text],
+  );
   return (
     <>
-      <ScreenHead title={t("nav.members")} actions={me.operator && me.can.includes("create_account") ? <AddMember /> : null} />
+      <ScreenHead
+        title={t("nav.members")}
+        actions={me.operator && me.can.includes("create_account") ? <AddMember /> : null}
+      />
       <div className="stack">
         <div className="toolbar" role="search" aria-label={t("members.filter")}>
           <TextField label={t("members.filter")} value={text} onChange={setText} type="search" />
@@ -123,7 +139,9 @@ export function Members() {
             <Loaded query={accounts} lines={6}>
               {() =>
                 found.length === 0 ? (
-                  <Empty title={t(text === "" ? "members.none" : "services.noMatch")}>{t(text === "" ? "members.noneAbout" : "services.noMatchAbout")}</Empty>
+                  <Empty title={t(text === "" ? "members.none" : "services.noMatch")}>
+                    {t(text === "" ? "members.noneAbout" : "services.noMatchAbout")}
+                  </Empty>
                 ) : (
                   <Table
                     rows={found}
@@ -165,7 +183,13 @@ export function Members() {
         {me.can.includes("read_users") ? (
           <Panel title={t("members.people")} flush>
             <div className={users.data && users.data.length > 0 ? "table-wrap" : "panel-body"}>
-              <Loaded query={users} empty={{ when: (list) => list.length === 0, show: <Empty title={t("members.noPeople")}>{t("members.noPeopleAbout")}</Empty> }}>
+              <Loaded
+                query={users}
+                empty={{
+                  when: (list) => list.length === 0,
+                  show: <Empty title={t("members.noPeople")}>{t("members.noPeopleAbout")}</Empty>,
+                }}
+              >
                 {(list) => (
                   <Table
                     rows={list}
@@ -181,7 +205,10 @@ export function Members() {
                         ),
                       },
                       { title: t("connection.account"), cell: (user) => user.account.name },
-                      { title: t("members.roles"), cell: (user) => user.roles.map((role) => roleWord(t, role)).join(", ") },
+                      {
+                        title: t("members.roles"),
+                        cell: (user) => user.roles.map((role) => roleWord(t, role)).join(", "),
+                      },
                       { title: t("members.mail"), cell: (user) => user.email },
                       { title: t("service.acts"), isActs: true, cell: (user) => <PersonActs user={user} /> },
                     ]}

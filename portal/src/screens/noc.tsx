@@ -46,14 +46,18 @@ export function NocWall() {
   }
   // The time of the oldest figures: of the polled ones, of those whose last read failed, and of the lost stream.
   const polled = [summary, trunks].map((query) => query.dataUpdatedAt).filter((at) => now.getTime() - at > OLD);
-  const broken = [summary, switches, trunks, changes, bgp].filter((query) => query.isError).map((query) => query.dataUpdatedAt || query.errorUpdatedAt);
+  const broken = [summary, switches, trunks, changes, bgp]
+    .filter((query) => query.isError)
+    .map((query) => query.dataUpdatedAt || query.errorUpdatedAt);
   const lost = !live.connected && now.getTime() - live.since > 5_000 ? [live.since] : [];
   const since = [...polled, ...broken, ...lost].sort((a, b) => a - b)[0];
   const old = since !== undefined;
   // A quarantine that goes well is no alarm.
   const alarms = summary.data.tasks.filter((task) => task.severity !== "info");
   // A switch can also refuse what takes a change back.
-  const open = changes.data.filter((change) => change.state !== "cleaned" && (change.state !== "rolled_back" || change.error));
+  const open = changes.data.filter(
+    (change) => change.state !== "cleaned" && (change.state !== "rolled_back" || change.error),
+  );
   const sites = [...new Set(switches.data.map((entry) => entry.site))];
   const failing = switches.data.filter((entry) => entry.state !== "in_sync").length;
   const down = trunks.data.filter((trunk) => trunk.up === false).length;
@@ -67,23 +71,46 @@ export function NocWall() {
         title={t("nav.noc")}
         actions={
           <span className="wall-clock">
-            {old ? <State tone="bad">{t("noc.old", { age: formatAge(new Date(since), now, language) })}</State> : <State tone="ok">{t("noc.live")}</State>} <time dateTime={now.toISOString()}>{clock}</time>
+            {old ? (
+              <State tone="bad">{t("noc.old", { age: formatAge(new Date(since), now, language) })}</State>
+            ) : (
+              <State tone="ok">{t("noc.live")}</State>
+            )}{" "}
+            <time dateTime={now.toISOString()}>{clock}</time>
           </span>
         }
       />
       <div className="wall" data-old={old}>
         <ul className="wall-numbers">
-          {summary.data.load ? (
-            <WallRate bits={summary.data.load.in_bps} label={t("noc.in")} />
+          {summary.data.load ? <WallRate bits={summary.data.load.in_bps} label={t("noc.in")} /> : null}
+          {summary.data.load ? <WallRate bits={summary.data.load.out_bps} label={t("noc.out")} /> : null}
+          <WallNumber
+            value={alarms.length}
+            label={t("noc.alarms")}
+            tone={alarms.some((task) => task.severity === "error") ? "bad" : alarms.length > 0 ? "wait" : "ok"}
+          />
+          <WallNumber
+            value={`${switches.data.length - failing}/${switches.data.length}`}
+            label={t("noc.switches")}
+            tone={failing > 0 ? "bad" : "ok"}
+          />
+          <WallNumber
+            value={`${up}/${trunks.data.length}`}
+            label={t("noc.trunks")}
+            tone={down > 0 ? "bad" : up < trunks.data.length ? "wait" : "ok"}
+          />
+          {sessions.length > 0 ? (
+            <WallNumber
+              value={`${established}/${sessions.length}`}
+              label={t("noc.bgp")}
+              tone={established < sessions.length ? "bad" : "ok"}
+            />
           ) : null}
-          {summary.data.load ? (
-            <WallRate bits={summary.data.load.out_bps} label={t("noc.out")} />
-          ) : null}
-          <WallNumber value={alarms.length} label={t("noc.alarms")} tone={alarms.some((task) => task.severity === "error") ? "bad" : alarms.length > 0 ? "wait" : "ok"} />
-          <WallNumber value={`${switches.data.length - failing}/${switches.data.length}`} label={t("noc.switches")} tone={failing > 0 ? "bad" : "ok"} />
-          <WallNumber value={`${up}/${trunks.data.length}`} label={t("noc.trunks")} tone={down > 0 ? "bad" : up < trunks.data.length ? "wait" : "ok"} />
-          {sessions.length > 0 ? <WallNumber value={`${established}/${sessions.length}`} label={t("noc.bgp")} tone={established < sessions.length ? "bad" : "ok"} /> : null}
-          <WallNumber value={summary.data.changes_open} label={t("noc.changes")} tone={open.some((change) => change.error) ? "bad" : summary.data.changes_open > 0 ? "wait" : "ok"} />
+          <WallNumber
+            value={summary.data.changes_open}
+            label={t("noc.changes")}
+            tone={open.some((change) => change.error) ? "bad" : summary.data.changes_open > 0 ? "wait" : "ok"}
+          />
         </ul>
         <section className="panel wall-alarms" aria-labelledby="wall-alarms">
           <h2 id="wall-alarms" className="panel-head">
@@ -112,9 +139,14 @@ export function NocWall() {
                       {trunk.name} → {trunk.ends[1]?.site}
                     </span>
                     <StateOf state={trunkState(trunk)} />
-                    {trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : <span className="quiet">{t("rate.unknown")}</span>}
+                    {trunk.load ? (
+                      <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} />
+                    ) : (
+                      <span className="quiet">{t("rate.unknown")}</span>
+                    )}
                     <span className="quiet">
-                      {formatBitRate(trunk.contracted_mbps * 1e6, language)} / {formatBitRate(trunk.capacity_mbps * 1e6, language)}
+                      {formatBitRate(trunk.contracted_mbps * 1e6, language)} /{" "}
+                      {formatBitRate(trunk.capacity_mbps * 1e6, language)}
                       {trunk.carries ? ` · ${t("fabric.carries")}` : ""}
                     </span>
                   </li>

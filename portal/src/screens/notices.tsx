@@ -1,7 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { calendarOrder, noticeOrder, notices as noticesQuery, sites as sitesQuery, switches as switchesQuery, trunks as trunksQuery, useOrder, type NoticeBody } from "../api/queries";
+import {
+  calendarOrder,
+  noticeOrder,
+  notices as noticesQuery,
+  sites as sitesQuery,
+  switches as switchesQuery,
+  trunks as trunksQuery,
+  useOrder,
+  type NoticeBody,
+} from "../api/queries";
 import type { Notice as NoticeType } from "../api/types";
 import { useMe } from "../app/shell";
 import type { MessageId } from "../i18n/messages";
@@ -50,13 +59,25 @@ function Announce() {
   const trunks = useQuery(trunksQuery);
   const preview = useOrder(noticeOrder.preview);
   const add = useOrder(noticeOrder.add);
-  const objects = [...(sites.data ?? []), ...(switches.data ?? []), ...(trunks.data ?? [])].map(({ id, name }) => ({ id, name }));
+  const objects = [...(sites.data ?? []), ...(switches.data ?? []), ...(trunks.data ?? [])].map(({ id, name }) => ({
+    id,
+    name,
+  }));
   const body = (): NoticeBody => {
     const begin = isoTime(begins);
     const end = isoTime(ends);
     if (title.trim() === "") throw new InvalidField(t("notice.titleMissing"));
-    if (begin === undefined || (kind === "maintenance" && end === undefined)) throw new InvalidField(t("notice.timesMissing"));
-    return { kind, title: title.trim(), about, begins: begin, ends: end ?? null, objects: object === "" ? [] : [object], public: isPublic === "yes" };
+    if (begin === undefined || (kind === "maintenance" && end === undefined))
+      throw new InvalidField(t("notice.timesMissing"));
+    return {
+      kind,
+      title: title.trim(),
+      about,
+      begins: begin,
+      ends: end ?? null,
+      objects: object === "" ? [] : [object],
+      public: isPublic === "yes",
+    };
   };
   return (
     <ConfirmedAct
@@ -96,7 +117,13 @@ function Announce() {
       <TextField label={t("notice.text")} value={about} onChange={setAbout} />
       <TextField label={t("notice.begins")} type="datetime-local" value={begins} onChange={setBegins} />
       <TextField label={t("notice.ends")} type="datetime-local" value={ends} onChange={setEnds} />
-      <Select label={t("notice.object")} hint={t("notice.objectHint")} selectedKey={object} onSelectionChange={(key) => setObject(String(key))} options={[{ id: "", name: t("notice.everybody") }, ...objects]} />
+      <Select
+        label={t("notice.object")}
+        hint={t("notice.objectHint")}
+        selectedKey={object}
+        onSelectionChange={(key) => setObject(String(key))}
+        options={[{ id: "", name: t("notice.everybody") }, ...objects]}
+      />
       <Choices
         label={t("notice.public")}
         value={isPublic}
@@ -131,7 +158,10 @@ export function NoticePanel({ notice }: { notice: NoticeType }) {
   const end = () => {
     const { kind, title, about, begins, objects } = notice;
     const ends = new Date().toISOString();
-    return change.mutateAsync([notice.id, { kind, title, about, begins, ends, objects: objects.map((object) => object.id), public: notice.public }]);
+    return change.mutateAsync([
+      notice.id,
+      { kind, title, about, begins, ends, objects: objects.map((object) => object.id), public: notice.public },
+    ]);
   };
   const names = notice.members.map((member) => member.name).join(", ");
   return (
@@ -144,8 +174,23 @@ export function NoticePanel({ notice }: { notice: NoticeType }) {
       actions={
         notice.can.includes("write_notice") && notice.state !== "over" ? (
           <>
-            {notice.state === "running" ? <ConfirmedAct label={t("notice.end")} title={t("notice.endTitle", { title: notice.title })} sentence={t("notice.endAbout")} explain={(error) => explain(t, error)} act={end} /> : null}
-            <ConfirmedAct label={t("notice.cancel")} title={t("notice.cancelTitle", { title: notice.title })} sentence={t("notice.cancelAbout")} kind="danger" explain={(error) => explain(t, error)} act={() => cancel.mutateAsync([notice.id])} />
+            {notice.state === "running" ? (
+              <ConfirmedAct
+                label={t("notice.end")}
+                title={t("notice.endTitle", { title: notice.title })}
+                sentence={t("notice.endAbout")}
+                explain={(error) => explain(t, error)}
+                act={end}
+              />
+            ) : null}
+            <ConfirmedAct
+              label={t("notice.cancel")}
+              title={t("notice.cancelTitle", { title: notice.title })}
+              sentence={t("notice.cancelAbout")}
+              kind="danger"
+              explain={(error) => explain(t, error)}
+              act={() => cancel.mutateAsync([notice.id])}
+            />
           </>
         ) : null
       }
@@ -156,7 +201,9 @@ export function NoticePanel({ notice }: { notice: NoticeType }) {
           [t("notice.begins"), <Time key="begins" at={notice.begins} />],
           [t("notice.ends"), notice.ends ? <Time key="ends" at={notice.ends} /> : t("notice.endUnknown")],
           [t("notice.touches"), notice.touches.length === 0 ? t("notice.nothing") : notice.touches.join(", ")],
-          ...(notice.objects.length > 0 ? ([[t("notice.object"), notice.objects.map((object) => object.name).join(", ")]] as [string, string][]) : []),
+          ...(notice.objects.length > 0
+            ? ([[t("notice.object"), notice.objects.map((object) => object.name).join(", ")]] as [string, string][])
+            : []),
           ...(names === "" ? [] : ([[t("nav.members"), names]] as [string, string][])),
         ]}
       />
@@ -177,8 +224,21 @@ function CalendarAddress() {
       title={t("calendar.address")}
       actions={
         <>
-          <ConfirmedAct label={t("calendar.make")} title={t("calendar.make")} sentence={t("calendar.makeAbout")} explain={explained} act={() => make.mutateAsync([]).then((made) => setAddress(`${location.origin}${made.path}`))} />
-          <ConfirmedAct label={t("calendar.end")} title={t("calendar.end")} sentence={t("calendar.endAbout")} kind="danger" explain={explained} act={() => end.mutateAsync([]).then(() => setAddress(undefined))} />
+          <ConfirmedAct
+            label={t("calendar.make")}
+            title={t("calendar.make")}
+            sentence={t("calendar.makeAbout")}
+            explain={explained}
+            act={() => make.mutateAsync([]).then((made) => setAddress(`${location.origin}${made.path}`))}
+          />
+          <ConfirmedAct
+            label={t("calendar.end")}
+            title={t("calendar.end")}
+            sentence={t("calendar.endAbout")}
+            kind="danger"
+            explain={explained}
+            act={() => end.mutateAsync([]).then(() => setAddress(undefined))}
+          />
         </>
       }
     >
@@ -212,7 +272,18 @@ export function Notices() {
           </>
         }
       />
-      <Loaded query={query} lines={6} empty={{ when: (list) => list.length === 0, show: <Panel><Empty title={t("notice.none")}>{t("notice.noneAbout")}</Empty></Panel> }}>
+      <Loaded
+        query={query}
+        lines={6}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("notice.none")}>{t("notice.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
         {(list) => (
           <div className="stack">
             {list.map((notice) => (

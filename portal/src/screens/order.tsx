@@ -9,7 +9,17 @@ import type { Account, Hop, Ordered } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText, type Translate } from "../i18n/text";
 import { useDraft } from "../ui/draft";
-import { checkEnd, EMPTY_END, EndFields, endOrder, isVid, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
+import {
+  checkEnd,
+  EMPTY_END,
+  EndFields,
+  endOrder,
+  isVid,
+  parseRate,
+  vlanOf,
+  type EndDraft,
+  type EndErrors,
+} from "../ui/endfields";
 import { Choices, ComboBox, Form, TextField } from "../ui/fields";
 import { explain } from "../ui/loaded";
 import { Button, Notice, Panel, ScreenHead } from "../ui/parts";
@@ -18,9 +28,25 @@ import { Planned } from "../ui/planned";
 import { RouterConfig } from "../ui/routerconfig";
 import { ErrorSummary, type FieldProblem } from "../ui/summary";
 
-type OrderDraft = { to: "member" | "key" | "own" | "holder"; peer: string; peerText: string; secret: string; name: string; end: EndDraft; far: EndDraft };
+type OrderDraft = {
+  to: "member" | "key" | "own" | "holder";
+  peer: string;
+  peerText: string;
+  secret: string;
+  name: string;
+  end: EndDraft;
+  far: EndDraft;
+};
 
-const EMPTY: OrderDraft = { to: "member", peer: "", peerText: "", secret: "", name: "", end: EMPTY_END, far: EMPTY_END };
+const EMPTY: OrderDraft = {
+  to: "member",
+  peer: "",
+  peerText: "",
+  secret: "",
+  name: "",
+  end: EMPTY_END,
+  far: EMPTY_END,
+};
 
 /** A service key is a secret of its maker, and is not kept. */
 const stored = ({ to, peer, peerText, name, end, far }: OrderDraft) => ({ to, peer, peerText, name, end, far });
@@ -79,18 +105,34 @@ export function OrderPath() {
   const key = useRef(idempotencyKey());
   const accounts = useQuery(accountsQuery);
   const connections = useQuery(connectionsQuery);
-  const others = useMemo(() => (accounts.data ?? []).filter((account) => account.id !== me.account.id && account.kind !== "exchange" && account.kind !== "authority"), [accounts.data, me.account.id]);
-  const found = useMemo(() => others.filter((account) => memberWords(account).includes(draft.peerText.trim().toLowerCase())), [others, draft.peerText]);
+  const others = useMemo(
+    () =>
+      (accounts.data ?? []).filter(
+        (account) => account.id !== me.account.id && account.kind !== "exchange" && account.kind !== "authority",
+      ),
+    [accounts.data, me.account.id],
+  );
+  const found = useMemo(
+    () => others.filter((account) => memberWords(account).includes(draft.peerText.trim().toLowerCase())),
+    [others, draft.peerText],
+  );
   const send = (dryRun: boolean) => {
     const end = endOrder(draft.end);
-    if (draft.to === "key") return order.redeem({ secret: draft.secret.trim(), end }, dryRun, dryRun ? idempotencyKey() : key.current);
-    const body = { name: draft.name.trim(), peer: draft.to === "member" ? draft.peer : null, end, far_end: draft.to === "own" ? endOrder(draft.far) : null };
+    if (draft.to === "key")
+      return order.redeem({ secret: draft.secret.trim(), end }, dryRun, dryRun ? idempotencyKey() : key.current);
+    const body = {
+      name: draft.name.trim(),
+      peer: draft.to === "member" ? draft.peer : null,
+      end,
+      far_end: draft.to === "own" ? endOrder(draft.far) : null,
+    };
     return order.path(body, dryRun, dryRun ? idempotencyKey() : key.current);
   };
   const ordering = useOrder((dryRun: boolean) => send(dryRun));
   const errors = checked ? check(t, draft) : { end: {}, far: {} };
   const refused = problemsOf(t, ordering.error);
-  const at = (field: string, own: string | undefined) => own ?? refused.find((problem) => problem.field === field)?.message;
+  const at = (field: string, own: string | undefined) =>
+    own ?? refused.find((problem) => problem.field === field)?.message;
   const endErrors = (prefix: "end" | "far", own: EndErrors): EndErrors => ({
     connection: at(`${prefix}-connection`, own.connection),
     vlan: at(`${prefix}-vlan`, own.vlan),
@@ -114,7 +156,14 @@ export function OrderPath() {
     setChecked(true);
     setAttempt(attempt + 1);
     const found = check(t, draft);
-    if (found.peer || found.secret || found.name || Object.keys(found.end).length > 0 || Object.keys(found.far).length > 0) return;
+    if (
+      found.peer ||
+      found.secret ||
+      found.name ||
+      Object.keys(found.end).length > 0 ||
+      Object.keys(found.far).length > 0
+    )
+      return;
     ordering.mutate([dryRun], {
       onSuccess: (outcome) => {
         if (dryRun) {
@@ -136,7 +185,9 @@ export function OrderPath() {
       <div className="two">
         <Form onSubmit={() => submit(false)} pending={ordering.isPending} label={t("nav.order")}>
           <ErrorSummary problems={problems} attempt={attempt} />
-          {ordering.error && refused.length === 0 ? <Notice tone="bad" title={explain(t, ordering.error)} live /> : null}
+          {ordering.error && refused.length === 0 ? (
+            <Notice tone="bad" title={explain(t, ordering.error)} live />
+          ) : null}
           <Panel title={t("order.toWhom")}>
             <div className="stack">
               <Choices
@@ -155,15 +206,23 @@ export function OrderPath() {
                   id="order-peer"
                   label={t("order.peer")}
                   hint={t("order.peerAbout")}
-                  options={found.map((account) => ({ id: account.id, name: account.name, hint: account.asns.map((asn) => `AS${asn}`).join(", ") }))}
+                  options={found.map((account) => ({
+                    id: account.id,
+                    name: account.name,
+                    hint: account.asns.map((asn) => `AS${asn}`).join(", "),
+                  }))}
                   value={draft.peer === "" ? null : draft.peer}
                   inputValue={draft.peerText}
                   onInputChange={(peerText) => change({ peerText, peer: "" })}
                   onChange={(chosen) => {
-                    // Without a chosen member the field reports null when the focus leaves it: a text that names no member is removed.
+                    // Without a chosen member the field reports null when the focus leaves it: a text that names no
+                    // member is removed.
                     const typed = draft.peerText.trim();
-                    const isTyped = ({ name, asns }: Account) => name === typed || asns.some((asn) => `AS${asn}` === typed.toUpperCase());
-                    const account = others.find((account) => (chosen === null ? isTyped(account) : account.id === chosen));
+                    const isTyped = ({ name, asns }: Account) =>
+                      name === typed || asns.some((asn) => `AS${asn}` === typed.toUpperCase());
+                    const account = others.find((account) =>
+                      chosen === null ? isTyped(account) : account.id === chosen,
+                    );
                     if (account) change({ peer: account.id, peerText: account.name });
                     else if (chosen === null && !accounts.isPending) change({ peer: "", peerText: "" });
                   }}
@@ -172,25 +231,52 @@ export function OrderPath() {
                 />
               ) : null}
               {draft.to === "key" ? (
-                <TextField id="order-secret" label={t("order.key")} hint={t("order.keyAbout")} value={draft.secret} onChange={(secret) => change({ secret })} error={at("order-secret", errors.secret)} inputProps={{ spellCheck: false, autoComplete: "off" }} />
+                <TextField
+                  id="order-secret"
+                  label={t("order.key")}
+                  hint={t("order.keyAbout")}
+                  value={draft.secret}
+                  onChange={(secret) => change({ secret })}
+                  error={at("order-secret", errors.secret)}
+                  inputProps={{ spellCheck: false, autoComplete: "off" }}
+                />
               ) : null}
             </div>
           </Panel>
           <Panel title={t("order.myEnd")}>
             <div className="stack">
-              <EndFields prefix="end" value={draft.end} onChange={(end) => change({ end })} errors={endErrors("end", errors.end)} account={me.operator ? undefined : me.account.id} />
+              <EndFields
+                prefix="end"
+                value={draft.end}
+                onChange={(end) => change({ end })}
+                errors={endErrors("end", errors.end)}
+                account={me.operator ? undefined : me.account.id}
+              />
             </div>
           </Panel>
           {draft.to === "own" ? (
             <Panel title={t("order.farEnd")}>
               <div className="stack">
-                <EndFields prefix="far" value={draft.far} onChange={(far) => change({ far })} errors={endErrors("far", errors.far)} account={me.operator ? undefined : me.account.id} />
+                <EndFields
+                  prefix="far"
+                  value={draft.far}
+                  onChange={(far) => change({ far })}
+                  errors={endErrors("far", errors.far)}
+                  account={me.operator ? undefined : me.account.id}
+                />
               </div>
             </Panel>
           ) : null}
           {draft.to === "key" ? null : (
             <Panel title={t("order.name")}>
-              <TextField id="order-name" label={t("order.nameLabel")} hint={t("order.nameAbout")} value={draft.name} onChange={(name) => change({ name })} error={at("order-name", errors.name)} />
+              <TextField
+                id="order-name"
+                label={t("order.nameLabel")}
+                hint={t("order.nameAbout")}
+                value={draft.name}
+                onChange={(name) => change({ name })}
+                error={at("order-name", errors.name)}
+              />
             </Panel>
           )}
           <div className="buttons">
@@ -215,14 +301,26 @@ export function OrderPath() {
         </Form>
         <aside className="stack aside" aria-label={t("order.result")}>
           <Panel title={t("order.path")}>
-            <PathDrawing hops={sketch(t, draft, connections.data ?? [], others.find((account) => account.id === draft.peer)?.name)} />
+            <PathDrawing
+              hops={sketch(t, draft, connections.data ?? [], others.find((account) => account.id === draft.peer)?.name)}
+            />
           </Panel>
           {current ? <Planned outcome={current} /> : null}
           {draft.end.connection === "" ? null : <MyRouter title={t("router.mine")} end={draft.end} name={draft.name} />}
-          {draft.to !== "own" || draft.far.connection === "" ? null : <MyRouter title={t("router.far")} end={draft.far} name={draft.name} />}
+          {draft.to !== "own" || draft.far.connection === "" ? null : (
+            <MyRouter title={t("router.far")} end={draft.far} name={draft.name} />
+          )}
           <Panel title={t("order.next")}>
             <ol className="numbered">
-              <li>{t(draft.to === "member" ? "order.nextMember" : draft.to === "holder" ? "order.nextHolder" : "order.nextOwn")}</li>
+              <li>
+                {t(
+                  draft.to === "member"
+                    ? "order.nextMember"
+                    : draft.to === "holder"
+                      ? "order.nextHolder"
+                      : "order.nextOwn",
+                )}
+              </li>
               <li>{t("order.nextInstall")}</li>
               <li>{t("order.nextFrames")}</li>
             </ol>
@@ -238,20 +336,42 @@ function MyRouter({ title, end, name }: { title: string; end: EndDraft; name: st
   if (!isVid(end.vlan) || !isVid(end.inner)) return null;
   return (
     <Panel title={title}>
-      <RouterConfig end={{ vlan: vlanOf(end), about: name, rateMbps: parseRate(end.rate) ?? null, addresses: [], lan: false }} />
+      <RouterConfig
+        end={{ vlan: vlanOf(end), about: name, rateMbps: parseRate(end.rate) ?? null, addresses: [], lan: false }}
+      />
     </Panel>
   );
 }
 
 /** Returns the path as far as the draft specifies it. */
-function sketch(t: Translate, draft: OrderDraft, connections: { id: string; name: string; site: string }[], peer: string | undefined): Hop[] {
+function sketch(
+  t: Translate,
+  draft: OrderDraft,
+  connections: { id: string; name: string; site: string }[],
+  peer: string | undefined,
+): Hop[] {
   const near = connections.find((connection) => connection.id === draft.end.connection);
   const far = connections.find((connection) => connection.id === draft.far.connection);
-  const vlan = (end: EndDraft) => (end.tagging === "port" ? "" : end.vlan === "" ? "" : ` · VLAN ${end.vlan}${end.tagging === "qinq" && end.inner !== "" ? `.${end.inner}` : ""}`);
+  const vlan = (end: EndDraft) =>
+    end.tagging === "port"
+      ? ""
+      : end.vlan === ""
+        ? ""
+        : ` · VLAN ${end.vlan}${end.tagging === "qinq" && end.inner !== "" ? `.${end.inner}` : ""}`;
   const farHop: Hop =
     draft.to === "own"
       ? { kind: "port", name: far ? far.name + vlan(draft.far) : t("order.farEnd"), site: far?.site ?? null, up: null }
-      : { kind: "port", name: draft.to === "key" ? t("order.keyHolder") : draft.to === "holder" ? t("order.toHolder") : (peer ?? t("order.peer")), site: t("order.peerChooses"), up: null };
+      : {
+          kind: "port",
+          name:
+            draft.to === "key"
+              ? t("order.keyHolder")
+              : draft.to === "holder"
+                ? t("order.toHolder")
+                : (peer ?? t("order.peer")),
+          site: t("order.peerChooses"),
+          up: null,
+        };
   return [
     { kind: "port", name: near ? near.name + vlan(draft.end) : t("order.myEnd"), site: near?.site ?? null, up: null },
     { kind: "switch", name: t("order.fabric"), site: null, up: null },

@@ -16,9 +16,20 @@ export function People() {
   const query = useQuery(usersQuery);
   const own = (query.data ?? []).filter((user) => user.account.id === me.account.id);
   return (
-    <Panel title={t("members.people")} flush actions={me.can.includes("create_user") && !me.operator ? <AddPerson /> : null}>
+    <Panel
+      title={t("members.people")}
+      flush
+      actions={me.can.includes("create_user") && !me.operator ? <AddPerson /> : null}
+    >
       <div className={query.data && own.length > 0 ? "table-wrap" : "panel-body"}>
-        <Loaded query={query} lines={3} empty={{ when: () => own.length === 0, show: <Empty title={t("members.noPeople")}>{t("people.noneAbout")}</Empty> }}>
+        <Loaded
+          query={query}
+          lines={3}
+          empty={{
+            when: () => own.length === 0,
+            show: <Empty title={t("members.noPeople")}>{t("people.noneAbout")}</Empty>,
+          }}
+        >
           {() => (
             <Table
               rows={own}

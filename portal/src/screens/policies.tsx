@@ -12,7 +12,18 @@ export function Policies() {
   return (
     <>
       <ScreenHead title={t("nav.policies")} below={t("policy.about")} />
-      <Loaded query={query} lines={6} empty={{ when: (list) => list.length === 0, show: <Panel><Empty title={t("policy.none")}>{t("policy.noneAbout")}</Empty></Panel> }}>
+      <Loaded
+        query={query}
+        lines={6}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("policy.none")}>{t("policy.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
         {(list) => (
           <div className="stack">
             {list.map((policy) => (
@@ -22,8 +33,14 @@ export function Policies() {
                     [t("nav.lan"), policy.lans.length === 0 ? t("policy.unused") : policy.lans.join(", ")],
                     [t("lan.passes"), policy.rules.ethertypes.join(", ")],
                     [t("lan.macs"), t("mac.limit", { count: policy.rules.macs_max })],
-                    [t("lan.broadcast"), t("lan.rates", { broadcast: policy.rules.broadcast_pps, multicast: policy.rules.multicast_pps })],
-                    [t("policy.quarantine"), t("policy.minutes", { count: Math.round(policy.rules.quarantine_secs / 60) })],
+                    [
+                      t("lan.broadcast"),
+                      t("lan.rates", { broadcast: policy.rules.broadcast_pps, multicast: policy.rules.multicast_pps }),
+                    ],
+                    [
+                      t("policy.quarantine"),
+                      t("policy.minutes", { count: Math.round(policy.rules.quarantine_secs / 60) }),
+                    ],
                   ]}
                 />
               </Panel>

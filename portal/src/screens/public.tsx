@@ -2,7 +2,12 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useRef, useState, type ReactNode } from "react";
 
-import { lookingGlass as lookingGlassQuery, publicOrder, publicStatus, publicTraffic as publicTrafficQuery } from "../api/queries";
+import {
+  lookingGlass as lookingGlassQuery,
+  publicOrder,
+  publicStatus,
+  publicTraffic as publicTrafficQuery,
+} from "../api/queries";
 import type { GlassSession } from "../api/types";
 import { Preferences } from "../app/preferences";
 import type { MessageId } from "../i18n/messages";
@@ -58,7 +63,11 @@ function Traffic() {
       <Loaded query={query} lines={5}>
         {(found) => (
           <div className="stack">
-            <GraphOfObjects graph={found.traffic} directions={{ in: t("graph.entered"), out: t("graph.left") }} choose="" />
+            <GraphOfObjects
+              graph={found.traffic}
+              directions={{ in: t("graph.entered"), out: t("graph.left") }}
+              choose=""
+            />
             {found.links.length === 0 ? null : (
               <>
                 <h3>{t("public.links")}</h3>
@@ -67,7 +76,9 @@ function Traffic() {
                     link.sites.join(" ⇄ "),
                     <span key={link.sites.join(" ")} className="row">
                       <StateOfSite state={link.state} />
-                      {link.round_trip_us === null ? null : `${t("graph.roundTrip")}: ${formatMicros(link.round_trip_us, language)}`}
+                      {link.round_trip_us === null
+                        ? null
+                        : `${t("graph.roundTrip")}: ${formatMicros(link.round_trip_us, language)}`}
                     </span>,
                   ])}
                 />
@@ -99,8 +110,14 @@ export function PublicStatus() {
             >
               <Facts
                 items={[
-                  ...status.sites.map((site): [ReactNode, ReactNode] => [site.name, <StateOfSite key={site.name} state={site.state} />]),
-                  ...status.lans.map((lan): [ReactNode, ReactNode] => [lan.name, t("public.members", { count: lan.members })]),
+                  ...status.sites.map((site): [ReactNode, ReactNode] => [
+                    site.name,
+                    <StateOfSite key={site.name} state={site.state} />,
+                  ]),
+                  ...status.lans.map((lan): [ReactNode, ReactNode] => [
+                    lan.name,
+                    t("public.members", { count: lan.members }),
+                  ]),
                 ]}
               />
               <p className="quiet">
@@ -125,7 +142,9 @@ export function PublicStatus() {
                     <li key={`${notice.title} ${notice.begins}`}>
                       <strong>{notice.title}</strong> <NoticeState state={notice.state} />{" "}
                       <span className="quiet">
-                        <Time at={notice.begins} /> – {notice.ends ? <Time at={notice.ends} /> : t("notice.endUnknown")}
+                        <Time at={notice.begins} />
+                        {" – "}
+                        {notice.ends ? <Time at={notice.ends} /> : t("notice.endUnknown")}
                       </span>
                       {notice.about === "" ? null : <p>{notice.about}</p>}
                     </li>
@@ -149,7 +168,10 @@ function Rejected({ session }: { session: GlassSession }) {
       <ul className="lines">
         {session.rejected.map((route) => (
           <li key={`${route.prefix} ${route.as_path}`}>
-            <code>{route.prefix}</code> {route.rpki ? <State tone="bad">{t(route.rpki === "invalid" ? "glass.rpkiInvalid" : "glass.rpkiUnknown")}</State> : null}{" "}
+            <code>{route.prefix}</code>{" "}
+            {route.rpki ? (
+              <State tone="bad">{t(route.rpki === "invalid" ? "glass.rpkiInvalid" : "glass.rpkiUnknown")}</State>
+            ) : null}{" "}
             {route.irr ? <State tone="bad">{t("glass.irrMissing")}</State> : null}
             <p className="quiet">{route.causes.map((cause) => t.reason(cause.coded, cause.text)).join("; ")}</p>
           </li>
@@ -175,7 +197,13 @@ function Routes() {
   return (
     <Panel title={t("glass.routes")}>
       <Form onSubmit={() => find.mutate(prefix.trim())} pending={find.isPending} label={t("glass.routes")}>
-        <TextField label={t("glass.prefix")} hint={t("glass.prefixHint")} value={prefix} onChange={setPrefix} inputProps={{ autoComplete: "off", spellCheck: false }} />
+        <TextField
+          label={t("glass.prefix")}
+          hint={t("glass.prefixHint")}
+          value={prefix}
+          onChange={setPrefix}
+          inputProps={{ autoComplete: "off", spellCheck: false }}
+        />
         {find.error ? <Notice tone="bad" title={explain(t, find.error)} live /> : null}
         <div>
           <Button type="submit" kind="primary" isPending={find.isPending}>
@@ -204,7 +232,14 @@ function Routes() {
               },
               {
                 title: "IRR",
-                cell: (route) => (route.irr === null ? unknown : <State tone={route.irr ? "ok" : "bad"}>{t(route.irr ? "glass.irrThere" : "glass.irrMissing")}</State>),
+                cell: (route) =>
+                  route.irr === null ? (
+                    unknown
+                  ) : (
+                    <State tone={route.irr ? "ok" : "bad"}>
+                      {t(route.irr ? "glass.irrThere" : "glass.irrMissing")}
+                    </State>
+                  ),
               },
             ]}
           />
@@ -221,12 +256,26 @@ export function LookingGlass() {
   const [text, setText] = useState("");
   const wanted = text.trim().toLowerCase();
   const fits = (session: GlassSession) =>
-    wanted === "" || [`as${session.asn ?? ""}`, session.member, session.address, ...session.rejected.map((route) => route.prefix)].some((word) => word.toLowerCase().includes(wanted));
+    wanted === "" ||
+    [`as${session.asn ?? ""}`, session.member, session.address, ...session.rejected.map((route) => route.prefix)].some(
+      (word) => word.toLowerCase().includes(wanted),
+    );
   return (
     <PublicFrame>
       <ScreenHead title={t("nav.lookingGlass")} below={query.data?.exchange} />
       <Routes />
-      <Loaded query={query} lines={8} empty={{ when: (glass) => glass.route_servers.length === 0, show: <Panel><Empty title={t("glass.none")}>{t("glass.noneAbout")}</Empty></Panel> }}>
+      <Loaded
+        query={query}
+        lines={8}
+        empty={{
+          when: (glass) => glass.route_servers.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("glass.none")}>{t("glass.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
         {(glass) => (
           <div className="stack">
             <div className="toolbar" role="search" aria-label={t("glass.filter")}>
@@ -241,7 +290,13 @@ export function LookingGlass() {
                     {server.name} <span className="quiet">{`AS${server.asn} · ${server.lan}`}</span>
                   </>
                 }
-                actions={server.read_at ? <span className="quiet">{t("load.readAt")} <Age at={server.read_at} /></span> : null}
+                actions={
+                  server.read_at ? (
+                    <span className="quiet">
+                      {t("load.readAt")} <Age at={server.read_at} />
+                    </span>
+                  ) : null
+                }
               >
                 {server.sessions.length === 0 ? (
                   <div className="panel-body">
@@ -254,10 +309,20 @@ export function LookingGlass() {
                       rows={server.sessions.filter(fits)}
                       keyOf={(session) => `${session.asn ?? ""} ${session.address}`}
                       columns={[
-                        { title: t("members.asns"), cell: (session) => (session.asn === null ? "–" : `AS${session.asn}`) },
+                        {
+                          title: t("members.asns"),
+                          cell: (session) => (session.asn === null ? "–" : `AS${session.asn}`),
+                        },
                         { title: t("members.name"), cell: (session) => session.member },
                         { title: t("glass.address"), cell: (session) => <code>{session.address}</code> },
-                        { title: t("services.state"), cell: (session) => <State tone={session.established ? "ok" : "bad"}>{t(session.established ? "state.up" : "state.down")}</State> },
+                        {
+                          title: t("services.state"),
+                          cell: (session) => (
+                            <State tone={session.established ? "ok" : "bad"}>
+                              {t(session.established ? "state.up" : "state.down")}
+                            </State>
+                          ),
+                        },
                         { title: t("glass.accepted"), isNumber: true, cell: (session) => session.accepted },
                         { title: t("glass.rejected"), cell: (session) => <Rejected session={session} /> },
                       ]}
@@ -283,7 +348,12 @@ export function VerifyLetter() {
       <ScreenHead title={t("letter.title")} below={t("letter.about")} />
       <Panel>
         <Form onSubmit={() => check.mutate(code)} pending={check.isPending} label={t("letter.title")}>
-          <TextField label={t("cross.code")} value={code} onChange={setCode} inputProps={{ autoComplete: "off", spellCheck: false }} />
+          <TextField
+            label={t("cross.code")}
+            value={code}
+            onChange={setCode}
+            inputProps={{ autoComplete: "off", spellCheck: false }}
+          />
           {check.error ? <Notice tone="bad" title={explain(t, check.error)} live /> : null}
           <div>
             <Button type="submit" kind="primary" isPending={check.isPending}>
@@ -309,7 +379,11 @@ export function VerifyLetter() {
   );
 }
 
-const TITLES: Record<string, MessageId> = { invitation: "link.invitation", password: "link.password", second_factor: "link.secondFactor" };
+const TITLES: Record<string, MessageId> = {
+  invitation: "link.invitation",
+  password: "link.password",
+  second_factor: "link.secondFactor",
+};
 
 /** The page of a link in a letter: a new password, a new second factor, or both. */
 export function UseLink() {
@@ -317,7 +391,9 @@ export function UseLink() {
   // The token leaves the address, so that it is in no history and in no picture of the screen.
   const token = useRef(location.hash.slice(1));
   const read = useMutation({ mutationFn: publicOrder.readLink });
-  const use = useMutation({ mutationFn: () => publicOrder.useLink(token.current, password, plainCode(code) === "" ? null : plainCode(code)) });
+  const use = useMutation({
+    mutationFn: () => publicOrder.useLink(token.current, password, plainCode(code) === "" ? null : plainCode(code)),
+  });
   const [password, setPassword] = useState("");
   const [code, setCode] = useState("");
   const [missing, setMissing] = useState<string>();
@@ -329,7 +405,8 @@ export function UseLink() {
   const link = read.data;
   const isNew = link?.kind !== "second_factor";
   const submit = () => {
-    const short = isNew && password.length < 12 ? t("password.short") : password === "" ? t("signin.passwordMissing") : undefined;
+    const short =
+      isNew && password.length < 12 ? t("password.short") : password === "" ? t("signin.passwordMissing") : undefined;
     setMissing(short);
     if (short === undefined) use.mutate();
   };
@@ -364,7 +441,14 @@ export function UseLink() {
                 <p>
                   <a href={link.totp.uri}>{t("link.open")}</a>
                 </p>
-                <TextField label={t("signin.code")} hint={t("signin.codeHint")} value={code} onChange={setCode} autoComplete="one-time-code" inputProps={{ id: "link-code", inputMode: "numeric" }} />
+                <TextField
+                  label={t("signin.code")}
+                  hint={t("signin.codeHint")}
+                  value={code}
+                  onChange={setCode}
+                  autoComplete="one-time-code"
+                  inputProps={{ id: "link-code", inputMode: "numeric" }}
+                />
               </>
             ) : null}
             {use.error ? <Notice tone="bad" title={explain(t, use.error)} live /> : null}

@@ -49,7 +49,8 @@ function Freshness({ sessions }: { sessions: RouteServerSession[] }) {
         </p>
       );
     }
-    const title = failing_since === null ? t("rs.never", { server }) : t("rs.away", { server, time: new Date(failing_since) });
+    const title =
+      failing_since === null ? t("rs.never", { server }) : t("rs.away", { server, time: new Date(failing_since) });
     return (
       <Notice key={server} tone={freshness === "pending" ? "off" : "wait"} title={title}>
         <p>{read_at === null ? t("rs.neverAbout") : t("rs.awayAbout", { time: new Date(read_at) })}</p>
@@ -87,7 +88,11 @@ export function SessionTable({ sessions }: { sessions: RouteServerSession[] }) {
             ),
           },
           { title: t("bgp.routes"), isNumber: true, cell: (session) => session.imported },
-          { title: t("rs.rejectedCount"), isNumber: true, cell: (session) => `${session.rejected}${session.truncated ? "+" : ""}` },
+          {
+            title: t("rs.rejectedCount"),
+            isNumber: true,
+            cell: (session) => `${session.rejected}${session.truncated ? "+" : ""}`,
+          },
         ]}
       />
     </div>
@@ -132,14 +137,18 @@ export function RejectedTable({ routes }: { routes: RejectedRoute[] }) {
                 <span className="stack tight">
                   {route.causes.map((cause) => (
                     <span key={cause.community ?? ""}>
-                      {t.reason(cause.coded, cause.text)} {cause.community === null ? null : <code className="quiet small">{cause.community}</code>}
+                      {t.reason(cause.coded, cause.text)}{" "}
+                      {cause.community === null ? null : <code className="quiet small">{cause.community}</code>}
                     </span>
                   ))}
                 </span>
               ),
             },
             { title: t("rs.asPath"), cell: (route) => <span className="breaks">{route.as_path}</span> },
-            { title: t("rs.nextHop"), cell: (route) => route.next_hop === null ? null : <code>{route.next_hop}</code> },
+            {
+              title: t("rs.nextHop"),
+              cell: (route) => (route.next_hop === null ? null : <code>{route.next_hop}</code>),
+            },
             { title: t("rs.server"), cell: (route) => route.server },
           ]}
         />
@@ -166,14 +175,20 @@ export function RoutesTable({ routes }: { routes: MemberRoute[] }) {
         <Table
           label={t("rs.routes")}
           rows={shown}
-          keyOf={(route) => `${route.server ?? ""} ${route.prefix} ${route.as_path} ${route.next_hop ?? ""} ${route.accepted ? "accepted" : "rejected"}`}
+          keyOf={(route) =>
+            [route.server, route.prefix, route.as_path, route.next_hop, route.accepted ? "accepted" : "rejected"].join(
+              " ",
+            )
+          }
           columns={[
             { title: t("rs.prefix"), cell: (route) => <code>{route.prefix}</code> },
             {
               title: t("services.state"),
               cell: (route) => (
                 <span className="stack tight">
-                  <State tone={route.accepted ? "ok" : "bad"}>{t(route.accepted ? "glass.accepted" : "glass.rejected")}</State>
+                  <State tone={route.accepted ? "ok" : "bad"}>
+                    {t(route.accepted ? "glass.accepted" : "glass.rejected")}
+                  </State>
                   {route.causes.map((cause) => (
                     <span key={cause.community ?? ""}>{t.reason(cause.coded, cause.text)}</span>
                   ))}
@@ -187,9 +202,21 @@ export function RoutesTable({ routes }: { routes: MemberRoute[] }) {
                 return state ? <State tone={state.tone}>{t(state.word)}</State> : unknown;
               },
             },
-            { title: t("rs.irr"), cell: (route) => (route.irr === null ? unknown : <State tone={route.irr ? "ok" : "bad"}>{t(route.irr ? "glass.irrThere" : "glass.irrMissing")}</State>) },
+            {
+              title: t("rs.irr"),
+              cell: (route) =>
+                route.irr === null ? (
+                  unknown
+                ) : (
+                  <State tone={route.irr ? "ok" : "bad"}>{t(route.irr ? "glass.irrThere" : "glass.irrMissing")}</State>
+                ),
+            },
             { title: t("rs.asPath"), cell: (route) => <span className="breaks">{route.as_path}</span> },
-            { title: t("rs.communities"), cell: (route) => (route.communities === null ? unknown : <span className="breaks">{route.communities.join(" ")}</span>) },
+            {
+              title: t("rs.communities"),
+              cell: (route) =>
+                route.communities === null ? unknown : <span className="breaks">{route.communities.join(" ")}</span>,
+            },
             { title: t("rs.server"), cell: (route) => route.server },
           ]}
         />
@@ -214,7 +241,11 @@ function OpenRoutes({ end }: { end: string }) {
   const t = useText();
   const query = useQuery(memberRoutes(end));
   return (
-    <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.noRoutes")}</p> }}>
+    <Loaded
+      query={query}
+      lines={3}
+      empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.noRoutes")}</p> }}
+    >
       {(routes) => <RoutesTable routes={routes} />}
     </Loaded>
   );
@@ -226,7 +257,11 @@ function Rejected({ end, truncated }: { end: string; truncated: boolean }) {
   return (
     <section className="stack tight">
       <h3>{t("rs.rejected")}</h3>
-      <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.noneRejected")}</p> }}>
+      <Loaded
+        query={query}
+        lines={3}
+        empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.noneRejected")}</p> }}
+      >
         {(routes) => <RejectedTable routes={routes} />}
       </Loaded>
       {truncated ? <p className="hint">{t("rs.more")}</p> : null}
@@ -238,12 +273,18 @@ function Sessions({ end }: { end: string }) {
   const t = useText();
   const query = useQuery(routeServerSessions(end));
   return (
-    <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.none")}</p> }}>
+    <Loaded
+      query={query}
+      lines={3}
+      empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.none")}</p> }}
+    >
       {(sessions) => (
         <>
           <Freshness sessions={sessions} />
           <SessionTable sessions={sessions} />
-          {sessions.some((session) => session.read_at !== null) ? <Rejected end={end} truncated={sessions.some((session) => session.truncated)} /> : null}
+          {sessions.some((session) => session.read_at !== null) ? (
+            <Rejected end={end} truncated={sessions.some((session) => session.truncated)} />
+          ) : null}
           <Routes end={end} />
         </>
       )}
@@ -252,8 +293,8 @@ function Sessions({ end }: { end: string }) {
 }
 
 /**
- * The sessions of an end with the route servers of its LAN, and the routes that they reject. Those of other members (`isOwn` is
- * false) are read while somebody has them open: an operator sees all ends of a LAN, which are many.
+ * The sessions of an end with the route servers of its LAN, and the routes that they reject. Those of other members
+ * (`isOwn` is false) are read while somebody has them open: an operator sees all ends of a LAN, which are many.
  */
 export function RouteServers({ end, isOwn }: { end: string; isOwn: boolean }) {
   const t = useText();

@@ -13,7 +13,16 @@ import { ChangeLink } from "../ui/changelink";
 import { Graphs } from "../ui/graph";
 import { Ident } from "../ui/ident";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
-import { checkEnd, EMPTY_END, EndFields, endOrder, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
+import {
+  checkEnd,
+  EMPTY_END,
+  EndFields,
+  endOrder,
+  parseRate,
+  vlanOf,
+  type EndDraft,
+  type EndErrors,
+} from "../ui/endfields";
 import { TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { Join } from "../ui/join";
@@ -47,10 +56,24 @@ export function Timeline({ stages }: { stages: Stage[] }) {
       {stages.map((stage) => {
         const known = STAGES[stage.stage];
         return (
-          <li key={stage.stage} data-state={stage.state} {...(stage.state === "current" ? { "aria-current": "step" as const } : {})}>
+          <li
+            key={stage.stage}
+            data-state={stage.state}
+            {...(stage.state === "current" ? { "aria-current": "step" as const } : {})}
+          >
             <span className="timeline-mark" aria-hidden="true" />
             <span>{known ? t(known) : stage.stage}</span>
-            <span className="visually-hidden">{t(stage.state === "done" ? "steps.done" : stage.state === "current" ? "steps.now" : stage.state === "failed" ? "steps.failed" : "steps.later")}</span>
+            <span className="visually-hidden">
+              {t(
+                stage.state === "done"
+                  ? "steps.done"
+                  : stage.state === "current"
+                    ? "steps.now"
+                    : stage.state === "failed"
+                      ? "steps.failed"
+                      : "steps.later",
+              )}
+            </span>
           </li>
         );
       })}
@@ -62,30 +85,46 @@ export function Timeline({ stages }: { stages: Stage[] }) {
 function EndPanel({ end, service }: { end: End; service: ServiceView }) {
   const t = useText();
   const me = useMe();
-  const title = end.own ? t("service.ownEnd", { account: end.account.name }) : t("service.farEnd", { account: end.account.name });
+  const title = end.own
+    ? t("service.ownEnd", { account: end.account.name })
+    : t("service.farEnd", { account: end.account.name });
   return (
-    <Panel title={title} level={3} actions={end.shut_down ? <State tone="wait">{t("service.isShutDown")}</State> : null}>
+    <Panel
+      title={title}
+      level={3}
+      actions={end.shut_down ? <State tone="wait">{t("service.isShutDown")}</State> : null}
+    >
       <div className="stack">
         <Facts
           items={[
             [t("service.site"), end.site],
-            ...(end.connection ? ([[t("service.connection"), `${end.connection.name} (${end.connection.ports.join(", ")})`]] as [string, string][]) : []),
+            ...(end.connection
+              ? ([[t("service.connection"), `${end.connection.name} (${end.connection.ports.join(", ")})`]] as [
+                  string,
+                  string,
+                ][])
+              : []),
             ...(end.vlan_text ? ([[t("service.tags"), end.vlan_text]] as [string, string][]) : []),
-            ...(end.own || service.consent === "pending" ? ([[t("service.rate"), <Rate key="rate" bits={end.capacity_mbps === null ? null : end.capacity_mbps * 1e6} />]] as [string, React.ReactNode][]) : []),
-            ...(service.kind === "p2p_vc" ? end.macs : []).map(
-              (mac): [React.ReactNode, React.ReactNode] => [
-                t("service.mac"),
-                <span key={mac.id}>
-                  <code>{mac.address}</code>
-                  {mac.valid_until ? (
-                    <>
-                      {" "}
-                      {t("task.until")} <Time at={mac.valid_until} />
-                    </>
-                  ) : null}
-                </span>,
-              ],
-            ),
+            ...(end.own || service.consent === "pending"
+              ? ([
+                  [
+                    t("service.rate"),
+                    <Rate key="rate" bits={end.capacity_mbps === null ? null : end.capacity_mbps * 1e6} />,
+                  ],
+                ] as [string, React.ReactNode][])
+              : []),
+            ...(service.kind === "p2p_vc" ? end.macs : []).map((mac): [React.ReactNode, React.ReactNode] => [
+              t("service.mac"),
+              <span key={mac.id}>
+                <code>{mac.address}</code>
+                {mac.valid_until ? (
+                  <>
+                    {" "}
+                    {t("task.until")} <Time at={mac.valid_until} />
+                  </>
+                ) : null}
+              </span>,
+            ]),
           ]}
         />
         {end.own && service.kind !== "p2p_vc" ? <Macs end={end} max={service.rules?.macs_max} /> : null}
@@ -104,7 +143,12 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
             />
           </details>
         ) : null}
-        {end.own && me.can.includes("read_traffic") ? <Graphs of={{ kind: "services", id: service.id, end: end.id }} directions={{ in: t("connection.in"), out: t("connection.out") }} /> : null}
+        {end.own && me.can.includes("read_traffic") ? (
+          <Graphs
+            of={{ kind: "services", id: service.id, end: end.id }}
+            directions={{ in: t("connection.in"), out: t("connection.out") }}
+          />
+        ) : null}
         <EndActs end={end} service={service} />
       </div>
     </Panel>
@@ -133,9 +177,21 @@ function EndActs({ end: live, service }: { end: End; service: ServiceView }) {
         explain={words}
         hold={hold}
         onOpen={() => setRate(end.capacity_mbps === null ? "" : String(end.capacity_mbps))}
-        act={() => (parsed === undefined ? Promise.reject(new InvalidField(t("end.rateWrong"))) : changeRate.mutateAsync([end.id, end.revision, parsed]))}
+        act={() =>
+          parsed === undefined
+            ? Promise.reject(new InvalidField(t("end.rateWrong")))
+            : changeRate.mutateAsync([end.id, end.revision, parsed])
+        }
       >
-        <TextField label={t("end.rate")} hint={t("end.rateHintPlain")} unit="Mbit/s" value={rate} onChange={setRate} error={parsed === undefined ? t("end.rateWrong") : undefined} inputProps={{ inputMode: "decimal" }} />
+        <TextField
+          label={t("end.rate")}
+          hint={t("end.rateHintPlain")}
+          unit="Mbit/s"
+          value={rate}
+          onChange={setRate}
+          error={parsed === undefined ? t("end.rateWrong") : undefined}
+          inputProps={{ inputMode: "decimal" }}
+        />
       </ConfirmedAct>
     ) : null,
     end.can.includes("move_end") ? (
@@ -223,7 +279,11 @@ function Invitation({ service: live }: { service: ServiceView }) {
     <Notice tone="wait" title={t("service.invited", { account: service.account.name })}>
       <div className="stack tight">
         <p>{t("service.invitedAbout")}</p>
-        {service.ends.length > 0 ? <Facts items={[[t("service.orderedRate"), <Rate key="rate" bits={ordered === null ? null : ordered * 1e6} />]]} /> : null}
+        {service.ends.length > 0 ? (
+          <Facts
+            items={[[t("service.orderedRate"), <Rate key="rate" bits={ordered === null ? null : ordered * 1e6} />]]}
+          />
+        ) : null}
         <div className="buttons">
           <ConfirmedAct
             label={t("service.accept")}
@@ -243,7 +303,13 @@ function Invitation({ service: live }: { service: ServiceView }) {
               return accept.mutateAsync([service.id, service.revision, endOrder(end)]);
             }}
           >
-            <EndFields prefix="accept" value={end} onChange={setEnd} errors={errors} account={me.operator ? service.peer?.id : me.account.id} />
+            <EndFields
+              prefix="accept"
+              value={end}
+              onChange={setEnd}
+              errors={errors}
+              account={me.operator ? service.peer?.id : me.account.id}
+            />
           </ConfirmedAct>
           <ConfirmedAct
             label={t("service.refuse")}
@@ -252,7 +318,11 @@ function Invitation({ service: live }: { service: ServiceView }) {
             kind="danger"
             explain={words}
             hold={hold}
-            act={() => (reason.trim() === "" ? Promise.reject(new InvalidField(t("service.reasonMissing"))) : refuse.mutateAsync([service.id, service.revision, reason.trim()]))}
+            act={() =>
+              reason.trim() === ""
+                ? Promise.reject(new InvalidField(t("service.reasonMissing")))
+                : refuse.mutateAsync([service.id, service.revision, reason.trim()])
+            }
           >
             <TextField label={t("service.reason")} value={reason} onChange={setReason} />
           </ConfirmedAct>
@@ -268,7 +338,11 @@ function FarEndMissing({ service }: { service: ServiceView }) {
   const me = useMe();
   const { peer } = service;
   const canReturn = peer?.id === me.account.id && service.consent === "accepted" && me.can.includes("configure_end");
-  const words = { label: t("leave.return"), title: t("leave.returnTitle", { service: service.name }), sentence: t("leave.returnAbout", { account: service.account.name }) };
+  const words = {
+    label: t("leave.return"),
+    title: t("leave.returnTitle", { service: service.name }),
+    sentence: t("leave.returnAbout", { account: service.account.name }),
+  };
   return (
     <Panel title={t("service.noFarEnd")} level={3}>
       <div className="stack">
@@ -294,7 +368,11 @@ function ServiceActs({ service: live }: { service: ServiceView }) {
   const words = (error: unknown) => explain(t, error);
   const locked = service.locked_by !== null;
   const canLock = service.can.includes(locked ? "unlock" : "lock");
-  const canMakeKey = service.can.includes("create_service_key") && service.kind === "p2p_vc" && service.peer === null && service.ends.length < 2;
+  const canMakeKey =
+    service.can.includes("create_service_key") &&
+    service.kind === "p2p_vc" &&
+    service.peer === null &&
+    service.ends.length < 2;
   const canDelete = service.can.includes("delete_service");
   if (secret === undefined && !canLock && !canMakeKey && !canDelete) return null;
   return (
@@ -314,7 +392,11 @@ function ServiceActs({ service: live }: { service: ServiceView }) {
               sentence={t("service.makeKeyAbout")}
               explain={words}
               hold={hold}
-              act={(keyOf) => makeKey.mutateAsync([service.id, 72, keyOf(service.id)]).then((outcome) => setSecret(outcome.secret ?? undefined))}
+              act={(keyOf) =>
+                makeKey
+                  .mutateAsync([service.id, 72, keyOf(service.id)])
+                  .then((outcome) => setSecret(outcome.secret ?? undefined))
+              }
             />
           ) : null}
           {canLock ? (
@@ -331,12 +413,18 @@ function ServiceActs({ service: live }: { service: ServiceView }) {
             <ConfirmedAct
               label={t("service.delete")}
               title={t("service.deleteTitle", { service: service.name })}
-              sentence={locked ? t("service.lockedBy", { account: service.locked_by?.name ?? "" }) : t("service.deleteAbout")}
+              sentence={
+                locked ? t("service.lockedBy", { account: service.locked_by?.name ?? "" }) : t("service.deleteAbout")
+              }
               kind="danger"
               isDisabled={locked}
               explain={words}
               hold={hold}
-              act={() => remove.mutateAsync([service.id, service.revision]).then(() => navigate({ to: "/services", search: { q: "", state: "" } }))}
+              act={() =>
+                remove
+                  .mutateAsync([service.id, service.revision])
+                  .then(() => navigate({ to: "/services", search: { q: "", state: "" } }))
+              }
             />
           ) : null}
         </div>
@@ -356,7 +444,11 @@ function History({ service }: { service: ServiceView }) {
   return (
     <Panel title={t("service.history")} flush>
       <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
-        <Loaded query={query} lines={3} empty={{ when: (page) => page.items.length === 0, show: <p className="quiet">{t("service.noHistory")}</p> }}>
+        <Loaded
+          query={query}
+          lines={3}
+          empty={{ when: (page) => page.items.length === 0, show: <p className="quiet">{t("service.noHistory")}</p> }}
+        >
           {(page) => (
             <Table
               rows={page.items}
@@ -398,7 +490,9 @@ export function Service() {
               <span className="quiet">
                 <Ident id={service.id} /> {kindWord(t, service.kind)}
               </span>
-              {service.locked_by ? <span className="quiet">{t("service.lockedBy", { account: service.locked_by.name })}</span> : null}
+              {service.locked_by ? (
+                <span className="quiet">{t("service.lockedBy", { account: service.locked_by.name })}</span>
+              ) : null}
             </span>
           ) : null
         }
@@ -410,14 +504,22 @@ export function Service() {
           {(service) => (
             // Secrets and drafts belong to one service: another one begins without them.
             <div key={service.id} className="stack">
-              {service.can.includes("accept") && service.consent === "pending" ? <Invitation service={service} /> : null}
+              {service.can.includes("accept") && service.consent === "pending" ? (
+                <Invitation service={service} />
+              ) : null}
               {service.status
                 .filter((status) => !(status.tag === "waiting_for_peer" && service.can.includes("accept")))
                 .map((status) => (
-                <Notice key={status.tag} tone={status.severity === "error" ? "bad" : status.severity === "warning" ? "wait" : "off"} title={statusText(t, status)}>
-                  {status.tag === "refused" && service.refused_because ? t("service.because", { reason: service.refused_because }) : null}
-                </Notice>
-              ))}
+                  <Notice
+                    key={status.tag}
+                    tone={status.severity === "error" ? "bad" : status.severity === "warning" ? "wait" : "off"}
+                    title={statusText(t, status)}
+                  >
+                    {status.tag === "refused" && service.refused_because
+                      ? t("service.because", { reason: service.refused_because })
+                      : null}
+                  </Notice>
+                ))}
               <Panel title={t("service.life")}>
                 <Timeline stages={service.stages} />
               </Panel>
@@ -425,9 +527,7 @@ export function Service() {
                 {service.ends.map((end) => (
                   <EndPanel key={end.id} end={end} service={service} />
                 ))}
-                {service.kind === "p2p_vc" && service.ends.length < 2 ? (
-                  <FarEndMissing service={service} />
-                ) : null}
+                {service.kind === "p2p_vc" && service.ends.length < 2 ? <FarEndMissing service={service} /> : null}
               </div>
               {service.path.length > 0 ? (
                 <Panel title={t("service.path")}>

@@ -22,12 +22,23 @@ import { kindWord, StateOf, stateWord, statusText } from "../ui/words";
 
 /** Returns the text in which a search looks for a service. */
 function words(service: Service): string {
-  const ends = service.ends.flatMap((end) => [end.id, end.vlan_text ?? "", end.account.name, end.site, end.connection?.name ?? "", ...end.macs.map((mac) => mac.address)]);
+  const ends = service.ends.flatMap((end) => [
+    end.id,
+    end.vlan_text ?? "",
+    end.account.name,
+    end.site,
+    end.connection?.name ?? "",
+    ...end.macs.map((mac) => mac.address),
+  ]);
   return [service.id, service.name, service.kind, service.account.name, service.peer?.name ?? "", ...ends].join(" ");
 }
 
 function withWhom(service: Service, own: string): string {
-  const others = new Set([service.account, ...(service.peer ? [service.peer] : []), ...service.ends.map((end) => end.account)].filter((account) => account.id !== own).map((account) => account.name));
+  const others = new Set(
+    [service.account, ...(service.peer ? [service.peer] : []), ...service.ends.map((end) => end.account)]
+      .filter((account) => account.id !== own)
+      .map((account) => account.name),
+  );
   return [...others].join(", ");
 }
 
@@ -42,12 +53,35 @@ function rateOf(service: Service): number | null {
 
 /** Saves services with both ends as a table. */
 function save(services: Service[], own: string): void {
-  const head = ["id", "name", "kind", "state", "account", "with", "connection", "site", "tags", "far_site", "rate_mbps", "locked_by"];
+  const head = [
+    "id",
+    "name",
+    "kind",
+    "state",
+    "account",
+    "with",
+    "connection",
+    "site",
+    "tags",
+    "far_site",
+    "rate_mbps",
+    "locked_by",
+  ];
   const rows = services.map((service) => {
     const near = service.ends.find((end) => end.account.id === own) ?? service.ends[0];
     const far = service.ends.find((end) => end !== near);
     const place = [near?.connection?.name ?? null, near?.site ?? null, near?.vlan_text ?? null, far?.site ?? null];
-    return [service.id, service.name, service.kind, service.state, service.account.name, withWhom(service, own), ...place, rateOf(service), service.locked_by?.name ?? null];
+    return [
+      service.id,
+      service.name,
+      service.kind,
+      service.state,
+      service.account.name,
+      withWhom(service, own),
+      ...place,
+      rateOf(service),
+      service.locked_by?.name ?? null,
+    ];
   });
   void import("../ui/csv").then(({ saveCsv }) => saveCsv("services.csv", [head, ...rows]));
 }
@@ -63,19 +97,30 @@ export function Services() {
   const navigate = useNavigate();
   const query = useQuery(services);
   // A peering LAN that the account has not joined stands on its own screen.
-  const own = useMemo(() => (query.data ?? []).filter((service) => service.kind !== "exchange_lan" || me.operator || service.ends.length > 0), [query.data, me.operator]);
+  const own = useMemo(
+    () =>
+      (query.data ?? []).filter((service) => service.kind !== "exchange_lan" || me.operator || service.ends.length > 0),
+    [query.data, me.operator],
+  );
   const found = useMemo(
-    () => own.filter((service) => (search.state === "" || service.state === search.state) && (search.q === "" || matches(words(service), search.q))),
+    () =>
+      own.filter(
+        (service) =>
+          (search.state === "" || service.state === search.state) &&
+          (search.q === "" || matches(words(service), search.q)),
+      ),
     [own, search.q, search.state],
   );
   const states = useMemo(() => [...new Set(own.map((service) => service.state))].sort(), [own]);
   const hide = search.hide ?? [];
-  const change = (next: Partial<ServicesSearch>) => void navigate({ to: "/services", search: parseServicesSearch({ ...search, ...next }), replace: true });
-  const orderLink = me.can.includes("create_service") && !me.operator ? (
-    <Link to="/order" className="button" data-kind="primary">
-      {t("nav.order")}
-    </Link>
-  ) : null;
+  const change = (next: Partial<ServicesSearch>) =>
+    void navigate({ to: "/services", search: parseServicesSearch({ ...search, ...next }), replace: true });
+  const orderLink =
+    me.can.includes("create_service") && !me.operator ? (
+      <Link to="/order" className="button" data-kind="primary">
+        {t("nav.order")}
+      </Link>
+    ) : null;
   return (
     <>
       <ScreenHead title={t("nav.services")} actions={orderLink} />
@@ -84,7 +129,10 @@ export function Services() {
           <AddressField label={t("services.filter")} value={search.q} onChange={(q) => change({ q })} wait={50} />
           <Select
             label={t("services.state")}
-            options={[{ id: "all", name: t("services.allStates") }, ...states.map((state) => ({ id: state, name: stateWord(t, state) }))]}
+            options={[
+              { id: "all", name: t("services.allStates") },
+              ...states.map((state) => ({ id: state, name: stateWord(t, state) })),
+            ]}
             value={search.state === "" ? "all" : search.state}
             onChange={(key) => change({ state: key === "all" ? "" : String(key) })}
           />
@@ -92,12 +140,27 @@ export function Services() {
             <legend className="label">{t("services.columns")}</legend>
             {COLUMNS.map((column) => (
               <label key={column}>
-                <input type="checkbox" checked={!hide.includes(column)} onChange={(event) => change({ hide: COLUMNS.filter((other) => (other === column ? !event.target.checked : hide.includes(other))) })} /> {t(NAMES[column])}
+                <input
+                  type="checkbox"
+                  checked={!hide.includes(column)}
+                  onChange={(event) =>
+                    change({
+                      hide: COLUMNS.filter((other) =>
+                        other === column ? !event.target.checked : hide.includes(other),
+                      ),
+                    })
+                  }
+                />{" "}
+                {t(NAMES[column])}
               </label>
             ))}
           </fieldset>
         </div>
-        <Panel flush title={t("services.count", { count: found.length })} actions={found.length > 0 ? <Button onPress={() => save(found, me.account.id)}>{t("act.csv")}</Button> : null}>
+        <Panel
+          flush
+          title={t("services.count", { count: found.length })}
+          actions={found.length > 0 ? <Button onPress={() => save(found, me.account.id)}>{t("act.csv")}</Button> : null}
+        >
           <div className={query.data && own.length > 0 ? undefined : "panel-body"}>
             <Loaded
               query={query}
@@ -113,7 +176,10 @@ export function Services() {
             >
               {() =>
                 found.length === 0 ? (
-                  <Empty title={t("services.noMatch")} action={<Button onPress={() => change({ q: "", state: "" })}>{t("services.clear")}</Button>}>
+                  <Empty
+                    title={t("services.noMatch")}
+                    action={<Button onPress={() => change({ q: "", state: "" })}>{t("services.clear")}</Button>}
+                  >
                     {t("services.noMatchAbout")}
                   </Empty>
                 ) : (
@@ -143,7 +209,9 @@ function Rows({ services, own, hide, asked }: { services: Service[]; own: string
     getItemKey: (index) => held.items[index]?.id ?? index,
   });
   const shown = COLUMNS.filter((column) => !hide.includes(column));
-  const columns = { "--columns": ["minmax(11rem, 2.2fr)", "minmax(9rem, 1.6fr)", ...shown.map((column) => WIDTHS[column])].join(" ") } as CSSProperties;
+  const columns = {
+    "--columns": ["minmax(11rem, 2.2fr)", "minmax(9rem, 1.6fr)", ...shown.map((column) => WIDTHS[column])].join(" "),
+  } as CSSProperties;
   return (
     <>
       {held.waiting > 0 ? (
@@ -151,7 +219,16 @@ function Rows({ services, own, hide, asked }: { services: Service[]; own: string
           <Button onPress={held.release}>{t("held.show")}</Button>
         </Notice>
       ) : null}
-      <div className="virtual" style={{ ...columns, blockSize: rows.getTotalSize() + HEAD }} ref={scroll} {...held.handlers} role="table" aria-rowcount={held.items.length + 1} aria-label={t("nav.services")} tabIndex={0}>
+      <div
+        className="virtual"
+        style={{ ...columns, blockSize: rows.getTotalSize() + HEAD }}
+        ref={scroll}
+        {...held.handlers}
+        role="table"
+        aria-rowcount={held.items.length + 1}
+        aria-label={t("nav.services")}
+        tabIndex={0}
+      >
         <div className="virtual-head service-row" role="row" aria-rowindex={1}>
           <span role="columnheader">{t("services.name")}</span>
           <span role="columnheader">{t("services.state")}</span>
@@ -168,7 +245,13 @@ function Rows({ services, own, hide, asked }: { services: Service[]; own: string
             const rate = rateOf(service);
             const first = service.status[0];
             return (
-              <div key={row.key} role="row" aria-rowindex={row.index + 2} className="virtual-row service-row" style={{ transform: `translateY(${row.start}px)`, blockSize: ROW }}>
+              <div
+                key={row.key}
+                role="row"
+                aria-rowindex={row.index + 2}
+                className="virtual-row service-row"
+                style={{ transform: `translateY(${row.start}px)`, blockSize: ROW }}
+              >
                 <span role="cell" className="cell-name">
                   <Link to="/services/$id" params={{ id: service.id }}>
                     {service.name}
@@ -176,7 +259,9 @@ function Rows({ services, own, hide, asked }: { services: Service[]; own: string
                   {service.locked_by ? (
                     <span title={t("service.lockedBy", { account: service.locked_by.name })}>
                       <Lock />
-                      <span className="visually-hidden">{t("service.lockedBy", { account: service.locked_by.name })}</span>
+                      <span className="visually-hidden">
+                        {t("service.lockedBy", { account: service.locked_by.name })}
+                      </span>
                     </span>
                   ) : null}
                   <small className="quiet">
@@ -187,7 +272,11 @@ function Rows({ services, own, hide, asked }: { services: Service[]; own: string
                   <StateOf state={service.state} />
                   {first ? <small className="quiet clip">{statusText(t, first, service.can)}</small> : null}
                 </span>
-                {hide.includes("with") ? null : <span role="cell" className="clip cell-with">{withWhom(service, own)}</span>}
+                {hide.includes("with") ? null : (
+                  <span role="cell" className="clip cell-with">
+                    {withWhom(service, own)}
+                  </span>
+                )}
                 {hide.includes("ends") ? null : (
                   <span role="cell" className="cell-ends">
                     {service.ends.map((end) => (
@@ -198,7 +287,11 @@ function Rows({ services, own, hide, asked }: { services: Service[]; own: string
                     ))}
                   </span>
                 )}
-                {hide.includes("rate") ? null : <span role="cell" className="cell-rate">{rate === null ? "" : formatBitRate(rate * 1e6, language)}</span>}
+                {hide.includes("rate") ? null : (
+                  <span role="cell" className="cell-rate">
+                    {rate === null ? "" : formatBitRate(rate * 1e6, language)}
+                  </span>
+                )}
               </div>
             );
           })}

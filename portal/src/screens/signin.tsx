@@ -17,11 +17,15 @@ export const CALLBACK = "/sign-in/callback";
 /** The storage key of the address that was open when the sign-in by the provider began. */
 const RETURN_TO = "millrace.return-to";
 
-/** Returns an address of this page, or that of its first screen. A link to `https://ix.example//other.example/` has the path
- * `//other.example/`, which a browser would take for another host. */
+/**
+ * Returns an address of this page, or that of its first screen. A link to `https://ix.example//other.example/` has the
+ * path `//other.example/`, which a browser would take for another host.
+ */
 export function ownAddress(text: string | null): string {
   const there = URL.canParse(text ?? "", location.origin) ? new URL(text ?? "", location.origin) : undefined;
-  return there && there.origin === location.origin ? `${location.origin}${there.pathname.replace(/^\/+/, "/")}${there.search}${there.hash}` : "/";
+  return there && there.origin === location.origin
+    ? `${location.origin}${there.pathname.replace(/^\/+/, "/")}${there.search}${there.hash}`
+    : "/";
 }
 
 /** The button with which one signs in by the exchange's provider, if it has one. */
@@ -196,15 +200,26 @@ function Forgotten() {
       title={t("signin.forgotten")}
       sentence={t("signin.forgottenAbout")}
       explain={(error) => explain(t, error)}
-      act={() => (name.trim() === "" ? Promise.reject(new InvalidField(t("signin.nameMissing"))) : publicOrder.forgotten(name.trim()).then(() => setAsked(true)))}
+      act={() =>
+        name.trim() === ""
+          ? Promise.reject(new InvalidField(t("signin.nameMissing")))
+          : publicOrder.forgotten(name.trim()).then(() => setAsked(true))
+      }
     >
-      <TextField label={t("signin.name")} value={name} onChange={setName} inputProps={{ autoCapitalize: "none", spellCheck: false }} />
+      <TextField
+        label={t("signin.name")}
+        value={name}
+        onChange={setName}
+        inputProps={{ autoCapitalize: "none", spellCheck: false }}
+      />
     </ConfirmedAct>
   );
 }
 
-/** The whole screen that is shown without a session. The address stays, so that it leads to the same screen after. `problem` is
- * the reason for which a sign-in by the provider failed. */
+/**
+ * The whole screen that is shown without a session. The address stays, so that it leads to the same screen after.
+ * `problem` is the reason for which a sign-in by the provider failed.
+ */
 export function SignIn({ problem }: { problem?: unknown }) {
   const t = useText();
   const queries = useQueryClient();
@@ -223,7 +238,9 @@ export function SignIn({ problem }: { problem?: unknown }) {
           <p className="quiet">{t("signin.about")}</p>
         </div>
         {problem === undefined ? null : <Notice tone="bad" title={explain(t, problem)} live />}
-        <SignInForm onDone={() => (location.pathname === CALLBACK ? location.replace("/") : void queries.resetQueries())} />
+        <SignInForm
+          onDone={() => (location.pathname === CALLBACK ? location.replace("/") : void queries.resetQueries())}
+        />
         {about?.mail ? <Forgotten /> : null}
         <nav className="row" aria-label={t("nav.public")}>
           <a href="/status">{t("nav.status")}</a>

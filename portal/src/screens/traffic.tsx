@@ -17,7 +17,12 @@ import { Table, type Column } from "../ui/table";
 function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: string; showsDrops: boolean }) {
   const t = useText();
   const { language } = useLanguage();
-  if (rates.length === 0) return <div className="panel-body"><Empty title={t("traffic.quiet")}>{t("traffic.quietAbout")}</Empty></div>;
+  if (rates.length === 0)
+    return (
+      <div className="panel-body">
+        <Empty title={t("traffic.quiet")}>{t("traffic.quietAbout")}</Empty>
+      </div>
+    );
   const columns: Column<PeerTraffic>[] = [
     { title: t("traffic.peer"), cell: (rate) => rate.peer?.name ?? t("traffic.unknownPeer") },
     {
@@ -33,7 +38,8 @@ function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: stri
       isNumber: true,
       cell: (rate) => (
         <span>
-          <Rate bits={rate.bits_per_s} /> <span className="quiet">± {formatNumber(Math.round(rate.error_percent), language)} %</span>
+          <Rate bits={rate.bits_per_s} />{" "}
+          <span className="quiet">± {formatNumber(Math.round(rate.error_percent), language)} %</span>
         </span>
       ),
     },
@@ -41,35 +47,73 @@ function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: stri
     { title: "IPv6", isNumber: true, cell: (rate) => <Rate bits={rate.ipv6_bits_per_s} /> },
     { title: t("traffic.packets"), isNumber: true, cell: (rate) => formatNumber(rate.packets_per_s, language) },
   ];
-  if (showsDrops) columns.push({ title: t("traffic.dropped"), isNumber: true, cell: (rate) => <Rate bits={rate.dropped_bits_per_s} /> });
+  if (showsDrops)
+    columns.push({
+      title: t("traffic.dropped"),
+      isNumber: true,
+      cell: (rate) => <Rate bits={rate.dropped_bits_per_s} />,
+    });
   return (
     <div className="table-wrap">
-      <Table label={label} rows={rates} keyOf={(rate) => `${rate.service} ${rate.peer?.name ?? ""}`} columns={columns} />
+      <Table
+        label={label}
+        rows={rates}
+        keyOf={(rate) => `${rate.service} ${rate.peer?.name ?? ""}`}
+        columns={columns}
+      />
     </div>
   );
 }
 
 /** Saves what was measured as a table. */
 function save(traffic: AccountTraffic): void {
-  const head = ["direction", "peer", "service", "service_name", "bits_per_s", "ipv4_bits_per_s", "ipv6_bits_per_s", "packets_per_s", "dropped_bits_per_s", "error_percent"];
+  const head = [
+    "direction",
+    "peer",
+    "service",
+    "service_name",
+    "bits_per_s",
+    "ipv4_bits_per_s",
+    "ipv6_bits_per_s",
+    "packets_per_s",
+    "dropped_bits_per_s",
+    "error_percent",
+  ];
   const rows = (direction: string, rates: PeerTraffic[]) =>
-    rates.map((rate) => [direction, rate.peer?.name ?? null, rate.service, rate.service_name, rate.bits_per_s, rate.ipv4_bits_per_s, rate.ipv6_bits_per_s, rate.packets_per_s, rate.dropped_bits_per_s, Math.round(rate.error_percent * 10) / 10]);
+    rates.map((rate) => [
+      direction,
+      rate.peer?.name ?? null,
+      rate.service,
+      rate.service_name,
+      rate.bits_per_s,
+      rate.ipv4_bits_per_s,
+      rate.ipv6_bits_per_s,
+      rate.packets_per_s,
+      rate.dropped_bits_per_s,
+      Math.round(rate.error_percent * 10) / 10,
+    ]);
   saveCsv("traffic.csv", [head, ...rows("in", traffic.incoming), ...rows("out", traffic.outgoing)]);
 }
 
 /** The heaviest flows to the account. */
 function Flows({ flows }: { flows: Flow[] }) {
   const t = useText();
-  const end = (address: string, port: number) => (port === 0 ? address : address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`);
+  const end = (address: string, port: number) =>
+    port === 0 ? address : address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
   return (
     <div className="table-wrap">
       <Table
         label={t("traffic.flows")}
         rows={flows}
-        keyOf={(flow) => `${flow.source} ${flow.source_port} ${flow.destination} ${flow.destination_port} ${flow.protocol}`}
+        keyOf={(flow) =>
+          `${flow.source} ${flow.source_port} ${flow.destination} ${flow.destination_port} ${flow.protocol}`
+        }
         columns={[
           { title: t("traffic.source"), cell: (flow) => <code>{end(flow.source, flow.source_port)}</code> },
-          { title: t("traffic.destination"), cell: (flow) => <code>{end(flow.destination, flow.destination_port)}</code> },
+          {
+            title: t("traffic.destination"),
+            cell: (flow) => <code>{end(flow.destination, flow.destination_port)}</code>,
+          },
           { title: t("traffic.protocol"), cell: (flow) => protocolName(t, flow.protocol) },
           { title: t("traffic.rate"), isNumber: true, cell: (flow) => <Rate bits={flow.bits_per_s} /> },
         ]}
@@ -83,8 +127,12 @@ function Measured({ traffic }: { traffic: AccountTraffic }) {
   const { language } = useLanguage();
   return (
     <div className="stack">
-      <p className="quiet">{t("traffic.basis", { seconds: traffic.seconds, samples: formatNumber(traffic.samples, language) })}</p>
-      {traffic.lost > 0 ? <Notice tone="wait" title={t("traffic.lost", { samples: formatNumber(traffic.lost, language) })} /> : null}
+      <p className="quiet">
+        {t("traffic.basis", { seconds: traffic.seconds, samples: formatNumber(traffic.samples, language) })}
+      </p>
+      {traffic.lost > 0 ? (
+        <Notice tone="wait" title={t("traffic.lost", { samples: formatNumber(traffic.lost, language) })} />
+      ) : null}
       <Panel title={t("traffic.incoming")} flush>
         <Peers rates={traffic.incoming} label={t("traffic.incoming")} showsDrops />
       </Panel>
@@ -107,12 +155,30 @@ export function Traffic() {
   const measured = query.data?.measured ? query.data : undefined;
   return (
     <>
-      <ScreenHead title={t("nav.traffic")} below={t("traffic.about")} actions={measured ? <Button onPress={() => save(measured)}>{t("act.csv")}</Button> : null} />
-      <Loaded query={query} lines={8} empty={{ when: (traffic) => !traffic.measured, show: <Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty> }}>
+      <ScreenHead
+        title={t("nav.traffic")}
+        below={t("traffic.about")}
+        actions={measured ? <Button onPress={() => save(measured)}>{t("act.csv")}</Button> : null}
+      />
+      <Loaded
+        query={query}
+        lines={8}
+        empty={{
+          when: (traffic) => !traffic.measured,
+          show: <Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty>,
+        }}
+      >
         {(traffic) => (
           <div className="stack">
             <Panel title={t("graph.title")}>
-              <Graphs of={{ kind: "peers" }} title={t("graph.peers")} choose={t("graph.peer")} about={t("graph.peersAbout")} directions={{ in: t("traffic.incoming"), out: t("traffic.outgoing") }} isOpen />
+              <Graphs
+                of={{ kind: "peers" }}
+                title={t("graph.peers")}
+                choose={t("graph.peer")}
+                about={t("graph.peersAbout")}
+                directions={{ in: t("traffic.incoming"), out: t("traffic.outgoing") }}
+                isOpen
+              />
             </Panel>
             <Measured traffic={traffic} />
           </div>

@@ -41,7 +41,11 @@ function Deliveries({ id }: { id: string }) {
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{t("webhook.deliveries")}</summary>
       {open ? (
-        <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("webhook.noDelivery")}</p> }}>
+        <Loaded
+          query={query}
+          lines={3}
+          empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("webhook.noDelivery")}</p> }}
+        >
           {(list) => (
             <ol className="stack tight">
               {list.map((delivery) => (
@@ -73,8 +77,21 @@ function Hook({ hook }: { hook: Webhook }) {
       </div>
       {me.can.includes("write_webhook") ? (
         <div className="buttons">
-          <ConfirmedAct label={t("webhook.replay")} title={t("webhook.replay")} sentence={t("webhook.replayAbout")} explain={explained} act={() => replay.mutateAsync([hook.id])} />
-          <ConfirmedAct label={t("service.delete")} title={t("webhook.deleteTitle")} sentence={t("webhook.deleteAbout", { url: hook.url })} kind="danger" explain={explained} act={() => remove.mutateAsync([hook.id])} />
+          <ConfirmedAct
+            label={t("webhook.replay")}
+            title={t("webhook.replay")}
+            sentence={t("webhook.replayAbout")}
+            explain={explained}
+            act={() => replay.mutateAsync([hook.id])}
+          />
+          <ConfirmedAct
+            label={t("service.delete")}
+            title={t("webhook.deleteTitle")}
+            sentence={t("webhook.deleteAbout", { url: hook.url })}
+            kind="danger"
+            explain={explained}
+            act={() => remove.mutateAsync([hook.id])}
+          />
         </div>
       ) : null}
     </li>
@@ -103,7 +120,17 @@ export function Webhooks() {
             onOpen={() => setUrl("")}
             act={() => create.mutateAsync([url.trim()]).then((made) => setSecret(made.secret))}
           >
-            <TextField label={t("webhook.url")} value={url} onChange={setUrl} inputProps={{ type: "url", spellCheck: false, autoCapitalize: "none", placeholder: "https://noc.example.net/millrace" }} />
+            <TextField
+              label={t("webhook.url")}
+              value={url}
+              onChange={setUrl}
+              inputProps={{
+                type: "url",
+                spellCheck: false,
+                autoCapitalize: "none",
+                placeholder: "https://noc.example.net/millrace",
+              }}
+            />
           </ConfirmedAct>
         ) : null
       }
@@ -117,7 +144,14 @@ export function Webhooks() {
         </div>
       ) : null}
       <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
-        <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <Empty title={t("webhook.none")}>{t("webhook.noneAbout")}</Empty> }}>
+        <Loaded
+          query={query}
+          lines={3}
+          empty={{
+            when: (list) => list.length === 0,
+            show: <Empty title={t("webhook.none")}>{t("webhook.noneAbout")}</Empty>,
+          }}
+        >
           {(list) => (
             <ul className="lines">
               {list.map((hook) => (

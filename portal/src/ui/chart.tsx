@@ -11,14 +11,20 @@ type Known = { values: { passed: number; dropped: number; at: string }[]; before
 
 /** Returns the minutes whose rates are known: all since the switches send samples. */
 function known(minutes: Minute[]): Known {
-  const values = minutes.flatMap(({ at, passed_bps, dropped_bps }) => (passed_bps === null || dropped_bps === null ? [] : [{ passed: passed_bps, dropped: dropped_bps, at }]));
+  const values = minutes.flatMap(({ at, passed_bps, dropped_bps }) =>
+    passed_bps === null || dropped_bps === null ? [] : [{ passed: passed_bps, dropped: dropped_bps, at }],
+  );
   return { values, before: minutes.length - values.length };
 }
 
 /** Returns the points of a line over the minutes. */
 function line(values: number[], top: number, before: number): string {
   const step = WIDTH / Math.max(1, before + values.length - 1);
-  return values.map((value, index) => `${((before + index) * step).toFixed(1)},${(HEIGHT - (value / top) * (HEIGHT - 8)).toFixed(1)}`).join(" ");
+  return values
+    .map(
+      (value, index) => `${((before + index) * step).toFixed(1)},${(HEIGHT - (value / top) * (HEIGHT - 8)).toFixed(1)}`,
+    )
+    .join(" ");
 }
 
 /** Returns the points of the area between two lines over the minutes. */
@@ -26,8 +32,10 @@ function area(upper: number[], lower: number[], top: number, before: number): st
   return `${line(upper, top, before)} ${line(lower, top, before).split(" ").reverse().join(" ")}`;
 }
 
-/** The minutes of the traffic to a destination: the part that passes, and above it the part that filters drop. A sentence and a
- * table say the same. */
+/**
+ * The minutes of the traffic to a destination: the part that passes, and above it the part that filters drop. A
+ * sentence and a table say the same.
+ */
 export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: number | null }) {
   const t = useText();
   const { language } = useLanguage();
@@ -41,6 +49,9 @@ export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: numb
   const clock = (time: string) => new Intl.DateTimeFormat(language, { timeStyle: "short" }).format(new Date(time));
   const rate = (bits: number | null) => (bits === null ? t("chart.unknown") : formatBitRate(bits, language));
   const sentence = t("chart.peak", { rate: rate(total[peak] ?? 0), time: clock(at), usual: rate(usual) });
+  // The area of what passes begins at the first known minute, and goes down to the axis at both ends.
+  const begins = (before * WIDTH) / Math.max(1, minutes.length - 1);
+  const passedArea = `${begins},${HEIGHT} ${line(passed, top, before)} ${WIDTH},${HEIGHT}`;
   const usualAt = usual === null ? undefined : HEIGHT - (usual / top) * (HEIGHT - 8);
   return (
     <figure className="chart">
@@ -50,7 +61,7 @@ export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: numb
         </span>
         <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={sentence}>
           <polygon className="chart-dropped" points={area(total, passed, top, before)} />
-          <polygon className="chart-passed" points={`${(before * WIDTH) / Math.max(1, minutes.length - 1)},${HEIGHT} ${line(passed, top, before)} ${WIDTH},${HEIGHT}`} />
+          <polygon className="chart-passed" points={passedArea} />
           <polyline className="chart-line" points={line(passed, top, before)} />
           {usualAt === undefined ? null : <line className="chart-usual" x1="0" x2={WIDTH} y1={usualAt} y2={usualAt} />}
         </svg>
@@ -60,9 +71,17 @@ export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: numb
         </div>
       </div>
       <figcaption className="chart-caption">
-        <span className="legend" data-of="passed">{t("chart.passed")}</span>
-        <span className="legend" data-of="dropped">{t("chart.dropped")}</span>
-        {usual === null ? null : <span className="legend" data-of="usual">{t("chart.usual")}</span>}
+        <span className="legend" data-of="passed">
+          {t("chart.passed")}
+        </span>
+        <span className="legend" data-of="dropped">
+          {t("chart.dropped")}
+        </span>
+        {usual === null ? null : (
+          <span className="legend" data-of="usual">
+            {t("chart.usual")}
+          </span>
+        )}
         <span className="quiet">{sentence}</span>
       </figcaption>
       <details>
@@ -72,8 +91,12 @@ export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: numb
             <thead>
               <tr>
                 <th scope="col">{t("chart.minute")}</th>
-                <th scope="col" className="number">{t("chart.passed")}</th>
-                <th scope="col" className="number">{t("chart.dropped")}</th>
+                <th scope="col" className="number">
+                  {t("chart.passed")}
+                </th>
+                <th scope="col" className="number">
+                  {t("chart.dropped")}
+                </th>
               </tr>
             </thead>
             <tbody>

@@ -15,8 +15,19 @@ const WAITS = [0, 60, 600, 3600];
 /** The choice of the time within which an order must be confirmed. */
 export function ConfirmWithin({ value, onChange }: { value: number; onChange: (seconds: number) => void }) {
   const t = useText();
-  const options = WAITS.map((seconds) => ({ id: String(seconds), name: seconds === 0 ? t("confirm.never") : t("confirm.minutes", { count: seconds / 60 }) }));
-  return <Select label={t("confirm.within")} hint={t("confirm.hint")} options={options} selectedKey={String(value)} onSelectionChange={(key) => onChange(Number(key))} />;
+  const options = WAITS.map((seconds) => ({
+    id: String(seconds),
+    name: seconds === 0 ? t("confirm.never") : t("confirm.minutes", { count: seconds / 60 }),
+  }));
+  return (
+    <Select
+      label={t("confirm.within")}
+      hint={t("confirm.hint")}
+      options={options}
+      selectedKey={String(value)}
+      onSelectionChange={(key) => onChange(Number(key))}
+    />
+  );
 }
 
 /** A change that is undone unless somebody confirms it: the time that is left, and both decisions. */

@@ -1,6 +1,9 @@
 // Tables as files for spreadsheets (RFC 4180).
 
-/** Returns a cell. An apostrophe precedes text that a spreadsheet would run as a formula, whose signs may be full-width, because names come from other members. */
+/**
+ * Returns a cell. An apostrophe precedes text that a spreadsheet would run as a formula, whose signs may be full-width,
+ * because names come from other members.
+ */
 function cell(value: string | number | null): string {
   if (typeof value === "number") return String(value);
   const text = value ?? "";

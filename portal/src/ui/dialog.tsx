@@ -16,8 +16,9 @@ type Act = {
   kind?: "primary" | "danger" | "plain";
   children?: ReactNode;
   /**
-   * Performs the act. The dialog closes if it succeeds, and shows the error if it does not. `keyOf` returns the idempotency key
-   * of an order: the same one for the same order while the dialog is open, so that an order whose answer was lost is done once.
+   * Performs the act. The dialog closes if it succeeds, and shows the error if it does not. `keyOf` returns the
+   * idempotency key of an order: the same one for the same order while the dialog is open, so that an order whose
+   * answer was lost is done once.
    */
   act: (keyOf: (order: unknown) => string) => Promise<unknown>;
   isDisabled?: boolean;
@@ -31,8 +32,8 @@ type Act = {
 };
 
 /**
- * Returns a value that a live update does not change while a dialog is open: the dialog keeps the act that the reader has opened,
- * and its order names the revision that the reader has seen. The second value is the `hold` of the dialogs.
+ * Returns a value that a live update does not change while a dialog is open: the dialog keeps the act that the reader
+ * has opened, and its order names the revision that the reader has seen. The second value is the `hold` of the dialogs.
  */
 export function useAsOpened<T>(live: T): [T, (open: boolean) => void] {
   const [opened, setOpened] = useState<{ value: T }>();
@@ -40,7 +41,19 @@ export function useAsOpened<T>(live: T): [T, (open: boolean) => void] {
 }
 
 /** A button whose act is confirmed in a sentence before it is done. */
-export function ConfirmedAct({ label, title, sentence, kind = "plain", children, act, isDisabled = false, isUnready = false, explain, onOpen, hold }: Act) {
+export function ConfirmedAct({
+  label,
+  title,
+  sentence,
+  kind = "plain",
+  children,
+  act,
+  isDisabled = false,
+  isUnready = false,
+  explain,
+  onOpen,
+  hold,
+}: Act) {
   const t = useText();
   const [open, setOpen] = useState(false);
   const [pending, setPending] = useState(false);
@@ -93,7 +106,12 @@ export function ConfirmedAct({ label, title, sentence, kind = "plain", children,
                 <Button kind="quiet" onPress={() => change(false)} isDisabled={pending}>
                   {t("act.cancel")}
                 </Button>
-                <Button type="submit" kind={kind === "plain" ? "primary" : kind} isPending={pending} isDisabled={isUnready}>
+                <Button
+                  type="submit"
+                  kind={kind === "plain" ? "primary" : kind}
+                  isPending={pending}
+                  isDisabled={isUnready}
+                >
                   {label}
                 </Button>
               </div>

@@ -4,7 +4,11 @@ import { useCallback, useEffect, useState } from "react";
  * Keeps a draft in the browser, so that a reload, a crash or an expired session loses nothing that was typed. `stored`
  * returns the part that may be kept: it leaves out secrets.
  */
-export function useDraft<T extends object>(key: string, empty: T, stored: (draft: T) => object = (draft) => draft): [T, (next: T) => void, () => void] {
+export function useDraft<T extends object>(
+  key: string,
+  empty: T,
+  stored: (draft: T) => object = (draft) => draft,
+): [T, (next: T) => void, () => void] {
   const [draft, setDraft] = useState<T>(() => read(key, empty, stored));
   useEffect(() => {
     try {
@@ -30,7 +34,8 @@ export function forgetDrafts(prefix: string) {
 function read<T extends object>(key: string, empty: T, stored: (draft: T) => object): T {
   try {
     const found: unknown = JSON.parse(localStorage.getItem(key) ?? "null");
-    // Fields that an older page did not have take their empty value, and those that it should not have kept are left out.
+    // Fields that an older page did not have take their empty value, and those that it should not have kept are left
+    // out.
     return typeof found === "object" && found !== null ? { ...empty, ...stored({ ...empty, ...found }) } : empty;
   } catch {
     return empty;

@@ -39,8 +39,9 @@ export function vlanOf(draft: EndDraft): Vlan {
 }
 
 /**
- * Returns the rate in Mbit/s, null for the whole speed, or undefined if the text is no rate. "1 G" is 1000. A comma in front of
- * three digits groups them, as everywhere on the page: "1,000" is 1000. Another comma is a decimal one: "2,5 G" is 2500.
+ * Returns the rate in Mbit/s, null for the whole speed, or undefined if the text is no rate. "1 G" is 1000. A comma in
+ * front of three digits groups them, as everywhere on the page: "1,000" is 1000. Another comma is a decimal one: "2,5
+ * G" is 2500.
  */
 export function parseRate(text: string): number | null | undefined {
   const trimmed = text.trim().toLowerCase().replace(/\s+/g, "");
@@ -51,7 +52,8 @@ export function parseRate(text: string): number | null | undefined {
   const isGrouped = /^\d{1,3}(?:,\d{3})+(?:\.|$)/.test(digits);
   const scale = { k: 0.001, m: 1, g: 1000 }[found[2] ?? "m"] ?? 1;
   // 2.01 * 1000 is a little less than 2010 in binary.
-  const rate = Math.round(Number(isGrouped ? digits.replaceAll(",", "") : digits.replace(",", ".")) * scale * 1e6) / 1e6;
+  const rate =
+    Math.round(Number(isGrouped ? digits.replaceAll(",", "") : digits.replace(",", ".")) * scale * 1e6) / 1e6;
   return Number.isInteger(rate) && rate >= 1 ? rate : undefined;
 }
 
@@ -67,19 +69,37 @@ export function isVid(text: string): boolean {
 }
 
 /** The fields of one end: connection, tags with the free ones offered, rate. */
-export function EndFields({ value, onChange, errors, prefix, withRate = true, account }: { value: EndDraft; onChange: (value: EndDraft) => void; errors: EndErrors; prefix: string; withRate?: boolean; account?: string }) {
+export function EndFields({
+  value,
+  onChange,
+  errors,
+  prefix,
+  withRate = true,
+  account,
+}: {
+  value: EndDraft;
+  onChange: (value: EndDraft) => void;
+  errors: EndErrors;
+  prefix: string;
+  withRate?: boolean;
+  account?: string;
+}) {
   const t = useText();
   const { language } = useLanguage();
   const connections = useQuery(connectionsQuery);
   const vlans = useQuery(vlansQuery(value.connection));
   const change = (next: Partial<EndDraft>) => onChange({ ...value, ...next });
-  const own = useMemo(() => (connections.data ?? []).filter((connection) => account === undefined || connection.account.id === account), [connections.data, account]);
+  const own = useMemo(
+    () => (connections.data ?? []).filter((connection) => account === undefined || connection.account.id === account),
+    [connections.data, account],
+  );
   const chosen = own.find((connection) => connection.id === value.connection);
-  const options: Option[] = own.map((connection) => ({
-    id: connection.id,
-    name: connection.name,
-    hint: `${connection.site} · ${connection.ports.map((port) => port.id).join(", ")} · ${t("end.free", { rate: formatBitRate(Math.max(0, connection.speed_mbps - connection.reserved_mbps) * 1e6, language) })}`,
-  }));
+  const options: Option[] = own.map((connection) => {
+    const ports = connection.ports.map((port) => port.id).join(", ");
+    const free = Math.max(0, connection.speed_mbps - connection.reserved_mbps) * 1e6;
+    const hint = [connection.site, ports, t("end.free", { rate: formatBitRate(free, language) })].join(" · ");
+    return { id: connection.id, name: connection.name, hint };
+  });
   const vids = useMemo(() => vlanOptions(vlans.data, value.vlan, t), [vlans.data, value.vlan, t]);
   const taken = vlans.data?.taken.find((taken) => String(taken.outer) === value.vlan.trim());
   return (
@@ -88,7 +108,9 @@ export function EndFields({ value, onChange, errors, prefix, withRate = true, ac
         label={t("end.connection")}
         id={`${prefix}-connection`}
         options={options}
-        placeholder={t(connections.isPending ? "load.loading" : options.length === 0 ? "end.noConnection" : "end.chooseConnection")}
+        placeholder={t(
+          connections.isPending ? "load.loading" : options.length === 0 ? "end.noConnection" : "end.chooseConnection",
+        )}
         value={value.connection === "" ? null : value.connection}
         onChange={(key) => change({ connection: String(key ?? ""), vlan: "", inner: "" })}
         error={errors.connection}
@@ -100,7 +122,11 @@ export function EndFields({ value, onChange, errors, prefix, withRate = true, ac
         onChange={(tagging) => change({ tagging })}
         options={[
           { id: "dot1q", name: t("end.dot1q"), hint: t("end.dot1qAbout") },
-          { id: "port", name: t("end.port"), hint: t(vlans.data && !vlans.data.port ? "end.portTaken" : "end.portAbout") },
+          {
+            id: "port",
+            name: t("end.port"),
+            hint: t(vlans.data && !vlans.data.port ? "end.portTaken" : "end.portAbout"),
+          },
           { id: "qinq", name: t("end.qinq"), hint: t("end.qinqAbout") },
         ]}
       />
@@ -119,12 +145,26 @@ export function EndFields({ value, onChange, errors, prefix, withRate = true, ac
           isDisabled={value.connection === ""}
         />
       )}
-      {value.tagging === "qinq" ? <TextField id={`${prefix}-inner`} label={t("end.inner")} hint={t("end.vlanAuto")} value={value.inner} onChange={(inner) => change({ inner })} error={errors.inner} inputProps={{ inputMode: "numeric" }} /> : null}
+      {value.tagging === "qinq" ? (
+        <TextField
+          id={`${prefix}-inner`}
+          label={t("end.inner")}
+          hint={t("end.vlanAuto")}
+          value={value.inner}
+          onChange={(inner) => change({ inner })}
+          error={errors.inner}
+          inputProps={{ inputMode: "numeric" }}
+        />
+      ) : null}
       {withRate ? (
         <TextField
           id={`${prefix}-rate`}
           label={t("end.rate")}
-          hint={chosen ? t("end.rateHint", { speed: formatBitRate(chosen.speed_mbps * 1e6, language) }) : t("end.rateHintPlain")}
+          hint={
+            chosen
+              ? t("end.rateHint", { speed: formatBitRate(chosen.speed_mbps * 1e6, language) })
+              : t("end.rateHintPlain")
+          }
           value={value.rate}
           onChange={(rate) => change({ rate })}
           unit="Mbit/s"
@@ -137,7 +177,11 @@ export function EndFields({ value, onChange, errors, prefix, withRate = true, ac
 }
 
 /** Returns free VIDs around what is typed, and the taken ones with the service that has them. */
-function vlanOptions(vlans: { free: number[][]; taken: { outer: number | null; name: string }[] } | undefined, typed: string, t: ReturnType<typeof useText>): Option[] {
+function vlanOptions(
+  vlans: { free: number[][]; taken: { outer: number | null; name: string }[] } | undefined,
+  typed: string,
+  t: ReturnType<typeof useText>,
+): Option[] {
   if (!vlans) return [];
   const options: Option[] = [];
   const wanted = typed.trim();
@@ -147,7 +191,13 @@ function vlanOptions(vlans: { free: number[][]; taken: { outer: number | null; n
     }
   }
   for (const taken of vlans.taken) {
-    if (taken.outer !== null && String(taken.outer).startsWith(wanted) && wanted !== "") options.push({ id: `vid-${taken.outer}`, name: String(taken.outer), hint: t("end.vlanUsed", { service: taken.name }), disabled: true });
+    if (taken.outer !== null && String(taken.outer).startsWith(wanted) && wanted !== "")
+      options.push({
+        id: `vid-${taken.outer}`,
+        name: String(taken.outer),
+        hint: t("end.vlanUsed", { service: taken.name }),
+        disabled: true,
+      });
   }
   return options;
 }

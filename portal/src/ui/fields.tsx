@@ -24,9 +24,23 @@ import { ChevronDown } from "./icons";
 type Described = { label: string; hint?: ReactNode; error?: string | undefined };
 
 /** A text field with its label, a hint and the error that belongs to it. */
-export function TextField({ label, hint, error, unit, id, inputProps, ...props }: TextFieldProps & Described & { unit?: string; inputProps?: React.ComponentProps<typeof Input> }) {
+export function TextField({
+  label,
+  hint,
+  error,
+  unit,
+  id,
+  inputProps,
+  ...props
+}: TextFieldProps & Described & { unit?: string; inputProps?: React.ComponentProps<typeof Input> }) {
   return (
-    <AriaTextField {...props} {...(id ? { id } : {})} isInvalid={error !== undefined} validationBehavior="aria" className="field">
+    <AriaTextField
+      {...props}
+      {...(id ? { id } : {})}
+      isInvalid={error !== undefined}
+      validationBehavior="aria"
+      className="field"
+    >
       <Label className="label">{label}</Label>
       <div className="input-group">
         <Input {...inputProps} className="input" />
@@ -43,10 +57,21 @@ export function TextField({ label, hint, error, unit, id, inputProps, ...props }
 }
 
 /**
- * A text field for a value that is kept in the address. The field keeps its own text, because the address changes later than the
- * field: a late text would end the composition of an input method, and move the caret. `onChange` is called `wait` ms after the last key.
+ * A text field for a value that is kept in the address. The field keeps its own text, because the address changes later
+ * than the field: a late text would end the composition of an input method, and move the caret. `onChange` is called
+ * `wait` ms after the last key.
  */
-export function AddressField({ value, onChange, wait, ...props }: { value: string; onChange: (text: string) => void; wait: number; label: string }) {
+export function AddressField({
+  value,
+  onChange,
+  wait,
+  ...props
+}: {
+  value: string;
+  onChange: (text: string) => void;
+  wait: number;
+  label: string;
+}) {
   const [text, setText] = useState(value);
   /** Texts that were handed to `onChange` and have not come back as `value`. */
   const sent = useRef<string[]>([]);
@@ -83,7 +108,13 @@ function Item({ option }: { option: Option }) {
 }
 
 /** A choice of one of few. */
-export function Select({ label, hint, error, options, ...props }: Omit<SelectProps<Option>, "children"> & Described & { options: Option[] }) {
+export function Select({
+  label,
+  hint,
+  error,
+  options,
+  ...props
+}: Omit<SelectProps<Option>, "children"> & Described & { options: Option[] }) {
   return (
     <AriaSelect {...props} isInvalid={error !== undefined} validationBehavior="aria" className="field">
       <Label className="label">{label}</Label>
@@ -107,9 +138,25 @@ export function Select({ label, hint, error, options, ...props }: Omit<SelectPro
 }
 
 /** A field in which one types to search among many. Enter during the composition of an input method chooses nothing. */
-export function ComboBox({ label, hint, error, options, empty, placeholder, ...props }: Omit<ComboBoxProps<Option>, "children"> & Described & { options: Option[]; empty: string; placeholder?: string }) {
+export function ComboBox({
+  label,
+  hint,
+  error,
+  options,
+  empty,
+  placeholder,
+  ...props
+}: Omit<ComboBoxProps<Option>, "children"> & Described & { options: Option[]; empty: string; placeholder?: string }) {
   return (
-    <AriaComboBox {...props} items={options} isInvalid={error !== undefined} validationBehavior="aria" menuTrigger="focus" allowsEmptyCollection className="field">
+    <AriaComboBox
+      {...props}
+      items={options}
+      isInvalid={error !== undefined}
+      validationBehavior="aria"
+      menuTrigger="focus"
+      allowsEmptyCollection
+      className="field"
+    >
       <Label className="label">{label}</Label>
       <div className="input-group">
         <Input className="input" placeholder={placeholder} onKeyDownCapture={holdDuringComposition} />
@@ -139,7 +186,19 @@ export function holdDuringComposition(event: React.KeyboardEvent) {
 }
 
 /** One of few choices, each with an explanation, all visible. */
-export function Choices<T extends string>({ label, value, onChange, options, isDisabled = false }: { label: string; value: T; onChange: (value: T) => void; options: { id: T; name: string; hint?: string }[]; isDisabled?: boolean }) {
+export function Choices<T extends string>({
+  label,
+  value,
+  onChange,
+  options,
+  isDisabled = false,
+}: {
+  label: string;
+  value: T;
+  onChange: (value: T) => void;
+  options: { id: T; name: string; hint?: string }[];
+  isDisabled?: boolean;
+}) {
   return (
     <RadioGroup className="field" value={value} onChange={(next) => onChange(next as T)} isDisabled={isDisabled}>
       <Label className="label">{label}</Label>
@@ -157,7 +216,17 @@ export function Choices<T extends string>({ label, value, onChange, options, isD
 }
 
 /** A form that submits once: not while it is pending, and not by the Enter that ends a composition. */
-export function Form({ onSubmit, children, label, pending = false }: { onSubmit: () => void; children: ReactNode; label?: string; pending?: boolean }) {
+export function Form({
+  onSubmit,
+  children,
+  label,
+  pending = false,
+}: {
+  onSubmit: () => void;
+  children: ReactNode;
+  label?: string;
+  pending?: boolean;
+}) {
   const id = useId();
   return (
     <form

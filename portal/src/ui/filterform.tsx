@@ -5,7 +5,12 @@ import type { MessageId } from "../i18n/messages";
 import { useText, type Translate } from "../i18n/text";
 import { Choices, Select, TextField } from "./fields";
 
-const ACTIONS: Record<string, MessageId> = { drop: "filter.drop", shape: "filter.shape", count: "filter.count", none: "filter.none" };
+const ACTIONS: Record<string, MessageId> = {
+  drop: "filter.drop",
+  shape: "filter.shape",
+  count: "filter.count",
+  none: "filter.none",
+};
 const PROTOCOLS: Record<string, number> = { udp: 17, tcp: 6, icmp: 1, icmpv6: 58 };
 export const LIFETIMES = ["15", "60", "360", "1440", "10080"];
 
@@ -23,9 +28,22 @@ export type FilterDraft = {
   comment: string;
 };
 
-export const EMPTY_FILTER: FilterDraft = { destination: "", source: "", protocol: "any", sourcePorts: "", destinationPorts: "", fragment: "all", action: "drop", rate: "", minutes: "60", comment: "" };
+export const EMPTY_FILTER: FilterDraft = {
+  destination: "",
+  source: "",
+  protocol: "any",
+  sourcePorts: "",
+  destinationPorts: "",
+  fragment: "all",
+  action: "drop",
+  rate: "",
+  minutes: "60",
+  comment: "",
+};
 
-export type FilterErrors = Partial<Record<"destination" | "source" | "sourcePorts" | "destinationPorts" | "rate", string>>;
+export type FilterErrors = Partial<
+  Record<"destination" | "source" | "sourcePorts" | "destinationPorts" | "rate", string>
+>;
 
 /** Returns the ranges of a text such as "53, 1024-2048", or undefined if it is none. */
 export function parsePorts(text: string): PortRange[] | undefined {
@@ -63,7 +81,12 @@ export function filterErrors(t: Translate, error: unknown): FilterErrors {
   const source = at("/source");
   const sourcePorts = at("/source_ports");
   const destinationPorts = at("/destination_ports");
-  return { ...(destination ? { destination } : {}), ...(source ? { source } : {}), ...(sourcePorts ? { sourcePorts } : {}), ...(destinationPorts ? { destinationPorts } : {}) };
+  return {
+    ...(destination ? { destination } : {}),
+    ...(source ? { source } : {}),
+    ...(sourcePorts ? { sourcePorts } : {}),
+    ...(destinationPorts ? { destinationPorts } : {}),
+  };
 }
 
 /** Returns the order for a draft. */
@@ -93,30 +116,80 @@ export function lifetimeWord(t: Translate, minutes: string): string {
 /** The choice of a time to live. */
 export function Lifetime({ value, onChange }: { value: string; onChange: (minutes: string) => void }) {
   const t = useText();
-  return <Select label={t("filterForm.lifetime")} options={LIFETIMES.map((id) => ({ id, name: lifetimeWord(t, id) }))} value={value} onChange={(key) => onChange(String(key))} />;
+  return (
+    <Select
+      label={t("filterForm.lifetime")}
+      options={LIFETIMES.map((id) => ({ id, name: lifetimeWord(t, id) }))}
+      value={value}
+      onChange={(key) => onChange(String(key))}
+    />
+  );
 }
 
 /** The fields of a filter: packets, treatment, time to live. */
-export function FilterFields({ value, onChange, errors }: { value: FilterDraft; onChange: (value: FilterDraft) => void; errors: FilterErrors }) {
+export function FilterFields({
+  value,
+  onChange,
+  errors,
+}: {
+  value: FilterDraft;
+  onChange: (value: FilterDraft) => void;
+  errors: FilterErrors;
+}) {
   const t = useText();
   const change = (next: Partial<FilterDraft>) => onChange({ ...value, ...next });
   const hasPorts = value.protocol === "udp" || value.protocol === "tcp";
   return (
     <>
-      <TextField id="filter-destination" label={t("filterForm.destination")} hint={t("filterForm.destinationHint")} value={value.destination} onChange={(destination) => change({ destination })} error={errors.destination} inputProps={{ spellCheck: false, autoCapitalize: "none" }} />
+      <TextField
+        id="filter-destination"
+        label={t("filterForm.destination")}
+        hint={t("filterForm.destinationHint")}
+        value={value.destination}
+        onChange={(destination) => change({ destination })}
+        error={errors.destination}
+        inputProps={{ spellCheck: false, autoCapitalize: "none" }}
+      />
       <Select
         label={t("filterForm.protocol")}
-        options={[{ id: "any", name: t("filterForm.anyProtocol") }, ...Object.keys(PROTOCOLS).map((id) => ({ id, name: id.toUpperCase().replace("V6", "v6") }))]}
+        options={[
+          { id: "any", name: t("filterForm.anyProtocol") },
+          ...Object.keys(PROTOCOLS).map((id) => ({ id, name: id.toUpperCase().replace("V6", "v6") })),
+        ]}
         value={value.protocol}
-        onChange={(key) => change({ protocol: String(key), ...(key === "udp" || key === "tcp" ? {} : { sourcePorts: "", destinationPorts: "" }) })}
+        onChange={(key) =>
+          change({
+            protocol: String(key),
+            ...(key === "udp" || key === "tcp" ? {} : { sourcePorts: "", destinationPorts: "" }),
+          })
+        }
       />
       {hasPorts ? (
         <div className="pair">
-          <TextField label={t("filterForm.sourcePorts")} hint={t("filterForm.portsHint")} value={value.sourcePorts} onChange={(sourcePorts) => change({ sourcePorts })} error={errors.sourcePorts} />
-          <TextField label={t("filterForm.destinationPorts")} hint={t("filterForm.portsHint")} value={value.destinationPorts} onChange={(destinationPorts) => change({ destinationPorts })} error={errors.destinationPorts} />
+          <TextField
+            label={t("filterForm.sourcePorts")}
+            hint={t("filterForm.portsHint")}
+            value={value.sourcePorts}
+            onChange={(sourcePorts) => change({ sourcePorts })}
+            error={errors.sourcePorts}
+          />
+          <TextField
+            label={t("filterForm.destinationPorts")}
+            hint={t("filterForm.portsHint")}
+            value={value.destinationPorts}
+            onChange={(destinationPorts) => change({ destinationPorts })}
+            error={errors.destinationPorts}
+          />
         </div>
       ) : null}
-      <TextField label={t("filterForm.source")} hint={t("filterForm.sourceHint")} value={value.source} onChange={(source) => change({ source })} error={errors.source} inputProps={{ spellCheck: false, autoCapitalize: "none" }} />
+      <TextField
+        label={t("filterForm.source")}
+        hint={t("filterForm.sourceHint")}
+        value={value.source}
+        onChange={(source) => change({ source })}
+        error={errors.source}
+        inputProps={{ spellCheck: false, autoCapitalize: "none" }}
+      />
       <Select
         label={t("filterForm.fragments")}
         options={[
@@ -137,7 +210,17 @@ export function FilterFields({ value, onChange, errors }: { value: FilterDraft; 
           { id: "count", name: t("filter.count"), hint: t("filterForm.countAbout") },
         ]}
       />
-      {value.action === "shape" ? <TextField label={t("end.rate")} hint={t("filterForm.rateHint")} unit="Mbit/s" value={value.rate} onChange={(rate) => change({ rate })} error={errors.rate} inputProps={{ inputMode: "numeric" }} /> : null}
+      {value.action === "shape" ? (
+        <TextField
+          label={t("end.rate")}
+          hint={t("filterForm.rateHint")}
+          unit="Mbit/s"
+          value={value.rate}
+          onChange={(rate) => change({ rate })}
+          error={errors.rate}
+          inputProps={{ inputMode: "numeric" }}
+        />
+      ) : null}
       <Lifetime value={value.minutes} onChange={(minutes) => change({ minutes })} />
       <TextField label={t("filterForm.comment")} value={value.comment} onChange={(comment) => change({ comment })} />
     </>
@@ -155,13 +238,22 @@ export function ActionOf({ filter }: { filter: Filter }) {
   );
 }
 
+/** Returns a duration as a clock shows it: "1:02:03", or "2:03" below an hour. */
+function clockTime(seconds: number): string {
+  const twoDigits = (count: number) => String(count).padStart(2, "0");
+  const hours = Math.floor(seconds / 3_600);
+  const minutes = Math.floor(seconds / 60) % 60;
+  const below = `${hours > 0 ? twoDigits(minutes) : minutes}:${twoDigits(seconds % 60)}`;
+  return hours > 0 ? `${hours}:${below}` : below;
+}
+
 /** The time that a filter has left, counted down. */
 export function TimeLeft({ until }: { until: string }) {
   const t = useText();
   const now = useClock(1_000);
   const seconds = Math.max(0, Math.round((new Date(until).getTime() - now.getTime()) / 1000));
-  const minutes = Math.floor(seconds / 60);
-  const text = minutes >= 2880 ? t("filterForm.days", { count: Math.floor(minutes / 1440) }) : minutes >= 60 ? `${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, "0")}:${String(seconds % 60).padStart(2, "0")}` : `${minutes}:${String(seconds % 60).padStart(2, "0")}`;
+  const days = Math.floor(seconds / 86_400);
+  const text = days >= 2 ? t("filterForm.days", { count: days }) : clockTime(seconds);
   return (
     <time dateTime={until} title={new Date(until).toISOString()}>
       {text}

@@ -17,7 +17,12 @@ import { Button, Empty } from "./parts";
 const WIDTH = 600;
 const HEIGHT = 150;
 
-const PERIOD_NAMES: Record<Period, MessageId> = { day: "graph.day", week: "graph.week", month: "graph.month", year: "graph.year" };
+const PERIOD_NAMES: Record<Period, MessageId> = {
+  day: "graph.day",
+  week: "graph.week",
+  month: "graph.month",
+  year: "graph.year",
+};
 
 /** The words for `in` and `out`, which differ by what is measured. */
 export type Directions = { in: string; out: string };
@@ -38,7 +43,10 @@ export function byObject(lines: GraphLine[]): { name: string; lines: GraphLine[]
   for (const line of lines) {
     const last = found.at(-1);
     // Objects that the reader may not know have no identifier; each has one line of each measure.
-    const isSame = last?.object === line.object && last.name === line.name && !last.lines.some((other) => other.measure === line.measure);
+    const isSame =
+      last?.object === line.object &&
+      last.name === line.name &&
+      !last.lines.some((other) => other.measure === line.measure);
     if (last && isSame) last.lines.push(line);
     else found.push({ name: line.name, object: line.object, lines: [line] });
   }
@@ -61,7 +69,11 @@ export function stretches(values: readonly (number | null)[], top: number): stri
     isOpen = true;
   });
   // A stretch of one point is drawn as one step.
-  return found.map((points) => (points.length > 1 ? points.join(" ") : `${points[0]} ${Number(points[0]?.split(",")[0]) + step},${points[0]?.split(",")[1]}`));
+  return found.map((points) =>
+    points.length > 1
+      ? points.join(" ")
+      : `${points[0]} ${Number(points[0]?.split(",")[0]) + step},${points[0]?.split(",")[1]}`,
+  );
 }
 
 /** Returns the area under a stretch. */
@@ -72,7 +84,14 @@ function area(stretch: string): string {
 }
 
 /** Returns what a line says: its peak with the time, the average, and which share of the time is known. */
-function sentenceOf(t: Translate, name: string, line: GraphLine, at: (index: number) => string, value: (value: number) => string, share: (share: number) => string): string {
+function sentenceOf(
+  t: Translate,
+  name: string,
+  line: GraphLine,
+  at: (index: number) => string,
+  value: (value: number) => string,
+  share: (share: number) => string,
+): string {
   const peaks = line.peak.map((peak, index) => peak ?? line.average[index] ?? null);
   const known = peaks.flatMap((peak) => (peak === null ? [] : [peak]));
   if (known.length === 0) return t("graph.nothing", { line: name });
@@ -86,29 +105,67 @@ function sentenceOf(t: Translate, name: string, line: GraphLine, at: (index: num
     weight += covered;
   });
   const average = weight > 0 ? sum / weight : peak;
-  return t("graph.sentence", { line: name, peak: value(peak), time: at(peaks.indexOf(peak)), average: value(average), known: share(weight / Math.max(1, line.average.length)) });
+  return t("graph.sentence", {
+    line: name,
+    peak: value(peak),
+    time: at(peaks.indexOf(peak)),
+    average: value(average),
+    known: share(weight / Math.max(1, line.average.length)),
+  });
 }
 
 /** One object's lines over time: a drawing, a sentence for each line, and the same as a table. */
-export function GraphChart({ graph, lines, directions, name }: { graph: Graph; lines: GraphLine[]; directions: Directions; name: string }) {
+export function GraphChart({
+  graph,
+  lines,
+  directions,
+  name,
+}: {
+  graph: Graph;
+  lines: GraphLine[];
+  directions: Directions;
+  name: string;
+}) {
   const t = useText();
   const { language } = useLanguage();
   const [open, setOpen] = useState(false);
   const start = new Date(graph.start).getTime();
   const timeOf = (index: number) => new Date(start + index * graph.step_seconds * 1000);
-  const style: Intl.DateTimeFormatOptions = graph.period === "day" ? { timeStyle: "short" } : graph.period === "year" ? { dateStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" };
+  const style: Intl.DateTimeFormatOptions =
+    graph.period === "day"
+      ? { timeStyle: "short" }
+      : graph.period === "year"
+        ? { dateStyle: "medium" }
+        : { dateStyle: "medium", timeStyle: "short" };
   const clock = (index: number) => new Intl.DateTimeFormat(language, style).format(timeOf(index));
-  const value = (line: GraphLine) => (value: number) => (line.unit === "us" ? formatMicros(value, language) : formatBitRate(value, language));
+  const value = (line: GraphLine) => (value: number) =>
+    line.unit === "us" ? formatMicros(value, language) : formatBitRate(value, language);
   const names = lines.map((line) => nameOf(t, line.measure, directions));
   const top = Math.max(1, ...lines.flatMap((line) => line.average.map((average) => average ?? 0)));
   const [first] = lines;
   const points = first?.average.length ?? 0;
   if (!first) return null;
-  const sentences = lines.map((line, index) => sentenceOf(t, names[index] ?? "", line, clock, value(line), (share) => formatShare(share, language)));
+  const sentences = lines.map((line, index) =>
+    sentenceOf(t, names[index] ?? "", line, clock, value(line), (share) => formatShare(share, language)),
+  );
   const save = () =>
     saveCsv(`${name || "graph"}-${graph.period}.csv`, [
-      ["start", ...lines.flatMap((line) => [`${line.measure} average ${line.unit}`, `${line.measure} peak ${line.unit}`, `${line.measure} coverage`])],
-      ...first.average.map((_, index) => [timeOf(index).toISOString(), ...lines.flatMap((line) => [line.average[index] ?? null, line.peak[index] ?? null, line.coverage[index] ?? null])]),
+      [
+        "start",
+        ...lines.flatMap((line) => [
+          `${line.measure} average ${line.unit}`,
+          `${line.measure} peak ${line.unit}`,
+          `${line.measure} coverage`,
+        ]),
+      ],
+      ...first.average.map((_, index) => [
+        timeOf(index).toISOString(),
+        ...lines.flatMap((line) => [
+          line.average[index] ?? null,
+          line.peak[index] ?? null,
+          line.coverage[index] ?? null,
+        ]),
+      ]),
     ]);
   return (
     <figure className="chart" aria-label={name}>
@@ -169,21 +226,26 @@ export function GraphChart({ graph, lines, directions, name }: { graph: Graph; l
                   </tr>
                 </thead>
                 <tbody>
-                  {first.average.map((_, index) => points - 1 - index).map((index) => (
-                    <tr key={index}>
-                      <th scope="row">
-                        <Time at={timeOf(index)} />
-                      </th>
-                      {[...lines.map((line) => ({ line, of: line.average })), ...lines.filter((line) => !isPart(line)).map((line) => ({ line, of: line.peak }))].map(({ line, of }, column) => {
-                        const found = of[index];
-                        return (
-                          <td key={column} className="number">
-                            {found === null || found === undefined ? t("chart.unknown") : value(line)(found)}
-                          </td>
-                        );
-                      })}
-                    </tr>
-                  ))}
+                  {first.average
+                    .map((_, index) => points - 1 - index)
+                    .map((index) => (
+                      <tr key={index}>
+                        <th scope="row">
+                          <Time at={timeOf(index)} />
+                        </th>
+                        {[
+                          ...lines.map((line) => ({ line, of: line.average })),
+                          ...lines.filter((line) => !isPart(line)).map((line) => ({ line, of: line.peak })),
+                        ].map(({ line, of }, column) => {
+                          const found = of[index];
+                          return (
+                            <td key={column} className="number">
+                              {found === null || found === undefined ? t("chart.unknown") : value(line)(found)}
+                            </td>
+                          );
+                        })}
+                      </tr>
+                    ))}
                 </tbody>
               </table>
             </div>
@@ -198,25 +260,63 @@ export function GraphChart({ graph, lines, directions, name }: { graph: Graph; l
 }
 
 /** The lines of a graph, or the words for why there are none. Of several objects, one is chosen. */
-export function GraphOfObjects({ graph, directions, choose, about }: { graph: Graph; directions: Directions; choose: string; about?: string }) {
+export function GraphOfObjects({
+  graph,
+  directions,
+  choose,
+  about,
+}: {
+  graph: Graph;
+  directions: Directions;
+  choose: string;
+  about?: string;
+}) {
   const t = useText();
   const objects = byObject(graph.lines);
   const [chosen, setChosen] = useState("");
-  const entries = objects.map(({ name, lines }, index) => ({ id: `${index}`, name: name === "" && objects.length > 1 ? t("graph.unnamed", { number: index + 1 }) : name, lines }));
+  const entries = objects.map(({ name, lines }, index) => ({
+    id: `${index}`,
+    name: name === "" && objects.length > 1 ? t("graph.unnamed", { number: index + 1 }) : name,
+    lines,
+  }));
   // The choice is kept by its name, because the order changes with the traffic.
   const shown = entries.find((entry) => entry.name === chosen) ?? entries[0];
   if (!graph.measured) return <Empty title={t("graph.off")}>{t("graph.offAbout")}</Empty>;
   if (!shown) return <Empty title={t("graph.empty")}>{about ?? t("graph.emptyAbout")}</Empty>;
   return (
     <div className="stack tight">
-      {entries.length > 1 ? <Select label={choose} selectedKey={shown.id} onSelectionChange={(key) => setChosen(entries.find((entry) => entry.id === key)?.name ?? "")} options={entries.map(({ id, name }) => ({ id, name }))} /> : null}
+      {entries.length > 1 ? (
+        <Select
+          label={choose}
+          selectedKey={shown.id}
+          onSelectionChange={(key) => setChosen(entries.find((entry) => entry.id === key)?.name ?? "")}
+          options={entries.map(({ id, name }) => ({ id, name }))}
+        />
+      ) : null}
       <GraphChart graph={graph} lines={shown.lines} directions={directions} name={shown.name} />
     </div>
   );
 }
 
-/** The graphs of an object over a day, a week, a month or a year; the address keeps the period. They are read when they are opened. */
-export function Graphs({ of, directions, choose = "", about, isOpen = false, title }: { of: GraphOf; directions: Directions; choose?: string; about?: string; isOpen?: boolean; title?: string }) {
+/**
+ * The graphs of an object over a day, a week, a month or a year; the address keeps the period. They are read when they
+ * are opened.
+ */
+export function Graphs({
+  of,
+  directions,
+  choose = "",
+  about,
+  isOpen = false,
+  title,
+}: {
+  of: GraphOf;
+  directions: Directions;
+  choose?: string;
+  about?: string;
+  isOpen?: boolean;
+  title?: string;
+}) {
   const t = useText();
   const navigate = useNavigate();
   const { period = "day" } = parsePeriod(useSearch({ strict: false }));
@@ -230,7 +330,14 @@ export function Graphs({ of, directions, choose = "", about, isOpen = false, tit
           <Choices
             label={t("graph.period")}
             value={period}
-            onChange={(next) => void navigate({ to: ".", search: ((before: object) => ({ ...before, period: next })) as never, replace: true, resetScroll: false })}
+            onChange={(next) =>
+              void navigate({
+                to: ".",
+                search: ((before: object) => ({ ...before, period: next })) as never,
+                replace: true,
+                resetScroll: false,
+              })
+            }
             options={PERIODS.map((id) => ({ id, name: t(PERIOD_NAMES[id]) }))}
           />
           <Loaded query={query} lines={5}>

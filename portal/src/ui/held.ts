@@ -27,7 +27,8 @@ export function useHeld<T>(items: T[], key: (item: T) => string, within: RefObje
     }
     known.current = new Map(shown.map((item) => [key(item), item]));
     const shownIds = new Set(order.current);
-    const waiting = items.filter((item) => !shownIds.has(key(item))).length + order.current.filter((id) => !fresh.has(id)).length;
+    const waiting =
+      items.filter((item) => !shownIds.has(key(item))).length + order.current.filter((id) => !fresh.has(id)).length;
     return {
       items: shown,
       waiting,

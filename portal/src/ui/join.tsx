@@ -34,7 +34,13 @@ export function Join({ service, kind, words }: { service: Service; kind: "primar
         return join.mutateAsync([service.id, endOrder(end), keyOf(endOrder(end))]);
       }}
     >
-      <EndFields prefix="join" value={end} onChange={setEnd} errors={errors} account={me.operator ? undefined : me.account.id} />
+      <EndFields
+        prefix="join"
+        value={end}
+        onChange={setEnd}
+        errors={errors}
+        account={me.operator ? undefined : me.account.id}
+      />
     </ConfirmedAct>
   );
 }

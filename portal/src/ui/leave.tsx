@@ -4,9 +4,14 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct, useAsOpened } from "./dialog";
 import { explain } from "./loaded";
 
-/** Returns true if an account leaves a service by its own end: a LAN, or a path of another account, which alone can delete it. */
+/**
+ * Returns true if an account leaves a service by its own end: a LAN, or a path of another account, which alone can
+ * delete it.
+ */
 function isLeft(end: End, service: Service): boolean {
-  return end.own && end.can.includes("delete_end") && (service.kind !== "p2p_vc" || end.account.id !== service.account.id);
+  return (
+    end.own && end.can.includes("delete_end") && (service.kind !== "p2p_vc" || end.account.id !== service.account.id)
+  );
 }
 
 /** The act by which an account leaves a LAN or a path that it has accepted. */

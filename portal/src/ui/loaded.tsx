@@ -75,7 +75,17 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
 }
 
 /** Shows what a query read, with its loading, error and stale states. */
-export function Loaded<T>({ query, children, lines = 4, empty }: { query: UseQueryResult<T>; children: (data: T) => ReactNode; lines?: number; empty?: { when: (data: T) => boolean; show: ReactNode } }) {
+export function Loaded<T>({
+  query,
+  children,
+  lines = 4,
+  empty,
+}: {
+  query: UseQueryResult<T>;
+  children: (data: T) => ReactNode;
+  lines?: number;
+  empty?: { when: (data: T) => boolean; show: ReactNode };
+}) {
   const t = useText();
   const retry = () => void query.refetch();
   if (query.data === undefined) {

@@ -2,7 +2,15 @@ import { useText } from "../i18n/text";
 import { Button } from "./parts";
 
 /** The buttons below a page of records, newest first: to older ones, and back to the newest. */
-export function OlderPages({ after, next, onChange }: { after: string | undefined; next: string | null | undefined; onChange: (after: string | undefined) => void }) {
+export function OlderPages({
+  after,
+  next,
+  onChange,
+}: {
+  after: string | undefined;
+  next: string | null | undefined;
+  onChange: (after: string | undefined) => void;
+}) {
   const t = useText();
   if (!after && !next) return null;
   return (

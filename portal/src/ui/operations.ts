@@ -1,4 +1,5 @@
-// The operations of journal and audit chain in words. They stand apart from the words for states, which every screen loads.
+// The operations of journal and audit chain in words. They stand apart from the words for states, which every screen
+// loads.
 
 import type { MessageId } from "../i18n/messages";
 import type { Translate } from "../i18n/text";

@@ -11,7 +11,9 @@ type ButtonProps = AriaButtonProps & { kind?: "primary" | "danger" | "quiet" | "
 
 /** A button. While it is pending, presses do nothing and assistive technology is told. */
 export function Button({ kind = "plain", className, ...props }: ButtonProps) {
-  return <AriaButton {...props} data-kind={kind} className={`button ${typeof className === "string" ? className : ""}`} />;
+  return (
+    <AriaButton {...props} data-kind={kind} className={`button ${typeof className === "string" ? className : ""}`} />
+  );
 }
 
 const MARKS = { ok: StateOk, wait: StateWait, bad: StateBad, off: StateOff };
@@ -28,7 +30,17 @@ export function State({ tone, children }: { tone: Tone; children: ReactNode }) {
 }
 
 /** A message in the flow of the page. */
-export function Notice({ tone, title, children, live = false }: { tone: Tone; title: ReactNode; children?: ReactNode; live?: boolean }) {
+export function Notice({
+  tone,
+  title,
+  children,
+  live = false,
+}: {
+  tone: Tone;
+  title: ReactNode;
+  children?: ReactNode;
+  live?: boolean;
+}) {
   const Mark = tone === "ok" ? Check : tone === "off" ? Info : Warning;
   return (
     <div className="notice" data-tone={tone} {...(live ? { role: tone === "bad" ? "alert" : "status" } : {})}>
@@ -40,7 +52,19 @@ export function Notice({ tone, title, children, live = false }: { tone: Tone; ti
 }
 
 /** A titled part of a screen. */
-export function Panel({ title, actions, children, flush = false, level = 2 }: { title?: ReactNode; actions?: ReactNode; children: ReactNode; flush?: boolean; level?: 2 | 3 }) {
+export function Panel({
+  title,
+  actions,
+  children,
+  flush = false,
+  level = 2,
+}: {
+  title?: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+  flush?: boolean;
+  level?: 2 | 3;
+}) {
   const id = useId();
   const Heading = level === 2 ? "h2" : "h3";
   return (
@@ -57,7 +81,17 @@ export function Panel({ title, actions, children, flush = false, level = 2 }: { 
 }
 
 /** The head of a screen: where one is, its title, what one can do. Sets the title of the window. */
-export function ScreenHead({ title, above, below, actions }: { title: string; above?: ReactNode; below?: ReactNode; actions?: ReactNode }) {
+export function ScreenHead({
+  title,
+  above,
+  below,
+  actions,
+}: {
+  title: string;
+  above?: ReactNode;
+  below?: ReactNode;
+  actions?: ReactNode;
+}) {
   const t = useText();
   useEffect(() => {
     document.title = `${title} · ${t("app.name")}`;
@@ -106,7 +140,11 @@ export function Skeleton({ lines = 3, height = "1.1rem" }: { lines?: number; hei
     <div className="stack tight" role="status" aria-busy="true">
       <span className="visually-hidden">{t("load.loading")}</span>
       {Array.from({ length: lines }, (_, line) => (
-        <span key={line} className={shown ? "skeleton" : undefined} style={{ blockSize: height, inlineSize: `${92 - ((line * 23) % 41)}%` }} />
+        <span
+          key={line}
+          className={shown ? "skeleton" : undefined}
+          style={{ blockSize: height, inlineSize: `${92 - ((line * 23) % 41)}%` }}
+        />
       ))}
     </div>
   );

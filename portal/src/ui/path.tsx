@@ -2,8 +2,10 @@ import type { Hop } from "../api/types";
 import { useText } from "../i18n/text";
 import { State } from "./parts";
 
-/** The way of the frames as a row of hops. It is an ordered list that the style sheet draws as a line, so that the
- * drawing and the list for screen readers are one. */
+/**
+ * The way of the frames as a row of hops. It is an ordered list that the style sheet draws as a line, so that the
+ * drawing and the list for screen readers are one.
+ */
 export function PathDrawing({ hops }: { hops: Hop[] }) {
   const t = useText();
   return (

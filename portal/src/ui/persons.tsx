@@ -51,15 +51,37 @@ export function AddPerson({ account, kind = "member" }: { account?: { id: string
       }}
       act={async (keyOf) => {
         if (name.trim() === "") throw new InvalidField(t("signin.nameMissing"));
-        const person = { name: name.trim(), email: email.trim() === "" ? null : email.trim(), roles: [role], account: account?.id ?? null };
+        const person = {
+          name: name.trim(),
+          email: email.trim() === "" ? null : email.trim(),
+          roles: [role],
+          account: account?.id ?? null,
+        };
         const made = await add.mutateAsync([person, keyOf(person)]);
         const user = made.created.find((id) => id.startsWith("us-"));
         if (person.email && user) await link.mutateAsync([user, "invitation"]);
       }}
     >
-      <TextField label={t("signin.name")} value={name} onChange={setName} inputProps={{ autoCapitalize: "none", spellCheck: false, autoComplete: "off" }} />
-      <TextField label={t("members.mail")} hint={t("people.mailHint")} type="email" value={email} onChange={setEmail} inputProps={{ autoComplete: "off" }} />
-      <Choices label={t("people.role")} value={role} onChange={setRole} options={roles.map(({ id, about }) => ({ id, name: roleWord(t, id), hint: t(about) }))} />
+      <TextField
+        label={t("signin.name")}
+        value={name}
+        onChange={setName}
+        inputProps={{ autoCapitalize: "none", spellCheck: false, autoComplete: "off" }}
+      />
+      <TextField
+        label={t("members.mail")}
+        hint={t("people.mailHint")}
+        type="email"
+        value={email}
+        onChange={setEmail}
+        inputProps={{ autoComplete: "off" }}
+      />
+      <Choices
+        label={t("people.role")}
+        value={role}
+        onChange={setRole}
+        options={roles.map(({ id, about }) => ({ id, name: roleWord(t, id), hint: t(about) }))}
+      />
     </ConfirmedAct>
   );
 }
@@ -98,7 +120,12 @@ export function PersonActs({ user: live }: { user: User }) {
             onOpen={() => setSent(false)}
             act={() => link.mutateAsync([user.id, kind]).then(() => setSent(true))}
           >
-            <Select label={t("people.letter")} options={LINKS.map((entry) => ({ id: entry.id, name: t(entry.name), hint: t(entry.about) }))} selectedKey={kind} onSelectionChange={(key) => setKind(key as LinkKind)} />
+            <Select
+              label={t("people.letter")}
+              options={LINKS.map((entry) => ({ id: entry.id, name: t(entry.name), hint: t(entry.about) }))}
+              selectedKey={kind}
+              onSelectionChange={(key) => setKind(key as LinkKind)}
+            />
           </ConfirmedAct>
         ) : null}
         {updates && isOther ? (

@@ -9,7 +9,11 @@ export type Tried = { outcome: Ordered } | { error: unknown };
 /** What an order would do, or why it would be refused. */
 export function DryRun({ tried }: { tried: Tried }) {
   const t = useText();
-  return "outcome" in tried ? <Planned outcome={tried.outcome} /> : <Notice tone="bad" title={explain(t, tried.error)} live />;
+  return "outcome" in tried ? (
+    <Planned outcome={tried.outcome} />
+  ) : (
+    <Notice tone="bad" title={explain(t, tried.error)} live />
+  );
 }
 
 /** The number of sentences that are shown at once; the others open on request. */
@@ -52,7 +56,14 @@ export function Planned({ outcome }: { outcome: Ordered }) {
         ) : (
           <ul>
             {outcome.plan.map((entry) => (
-              <li key={entry.switch}>{t("plan.switch", { switch: entry.switch, added: entry.added, changed: entry.changed, removed: entry.removed })}</li>
+              <li key={entry.switch}>
+                {t("plan.switch", {
+                  switch: entry.switch,
+                  added: entry.added,
+                  changed: entry.changed,
+                  removed: entry.removed,
+                })}
+              </li>
             ))}
           </ul>
         )}

@@ -10,7 +10,9 @@ const KEPT = "millrace.dialect";
 /** The configuration of the member's router for one end, to be copied. The dialect is kept in this browser. */
 export function RouterConfig({ end }: { end: RouterEnd }) {
   const t = useText();
-  const [dialect, setDialect] = useState<Dialect>(() => DIALECTS.find((known) => known.id === localStorage.getItem(KEPT))?.id ?? "ios-xr");
+  const [dialect, setDialect] = useState<Dialect>(
+    () => DIALECTS.find((known) => known.id === localStorage.getItem(KEPT))?.id ?? "ios-xr",
+  );
   /** True after a copy, false if the browser refused the copy. */
   const [copied, setCopied] = useState<boolean>();
   const text = routerConfig(dialect, end);
@@ -33,7 +35,12 @@ export function RouterConfig({ end }: { end: RouterEnd }) {
   return (
     <div className="stack tight">
       <div className="row spread">
-        <Select label={t("router.dialect")} options={DIALECTS.map(({ id, name }) => ({ id, name }))} value={dialect} onChange={choose} />
+        <Select
+          label={t("router.dialect")}
+          options={DIALECTS.map(({ id, name }) => ({ id, name }))}
+          value={dialect}
+          onChange={choose}
+        />
         <Button onPress={() => void copy()}>{t(copied ? "router.copied" : "router.copy")}</Button>
       </div>
       {copied === false ? <Notice tone="wait" title={t("router.notCopied")} live /> : null}

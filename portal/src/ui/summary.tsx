@@ -7,7 +7,9 @@ export type FieldProblem = { field: string; message: string };
 /** Focuses a field by its id; a composite field is focused at its first control. */
 function focusField(id: string) {
   const element = document.getElementById(id);
-  const control = element?.matches("input, button, textarea") ? element : element?.querySelector<HTMLElement>("input, button, textarea");
+  const control = element?.matches("input, button, textarea")
+    ? element
+    : element?.querySelector<HTMLElement>("input, button, textarea");
   (control ?? element)?.focus();
 }
 

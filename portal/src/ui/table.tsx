@@ -12,7 +12,19 @@ export type Column<T> = {
 };
 
 /** Rows with a head. The first column names the row. */
-export function Table<T>({ label, columns, rows, keyOf, anchor }: { label?: string; columns: Column<T>[]; rows: readonly T[]; keyOf: (row: T) => string | number; anchor?: (row: T) => string }) {
+export function Table<T>({
+  label,
+  columns,
+  rows,
+  keyOf,
+  anchor,
+}: {
+  label?: string;
+  columns: Column<T>[];
+  rows: readonly T[];
+  keyOf: (row: T) => string | number;
+  anchor?: (row: T) => string;
+}) {
   return (
     <table className="table cards" {...(label ? { "aria-label": label } : {})}>
       <thead>

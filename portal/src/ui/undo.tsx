@@ -40,7 +40,10 @@ export function UndoBar({ done, onGone }: { done: Done; onGone: (done: Done) => 
     );
   };
   return (
-    <Notice tone={error === undefined ? "ok" : "bad"} title={<span role="status">{error === undefined ? done.sentence : explain(t, error)}</span>}>
+    <Notice
+      tone={error === undefined ? "ok" : "bad"}
+      title={<span role="status">{error === undefined ? done.sentence : explain(t, error)}</span>}
+    >
       <Button onPress={undo} isPending={pending}>
         {t("undo.act", { seconds: left })}
       </Button>

@@ -9,7 +9,10 @@ async function saved(page, t) {
   const waiting = page.waitForEvent("download");
   await page.getByRole("button", { name: t("act.csv") }).click();
   const download = await waiting;
-  return readFileSync(await download.path(), "utf8").replace("\ufeff", "").trim().split("\r\n");
+  return readFileSync(await download.path(), "utf8")
+    .replace("\ufeff", "")
+    .trim()
+    .split("\r\n");
 }
 
 export const journeys = [
@@ -19,26 +22,42 @@ export const journeys = [
       const { page, t } = await as("ann", "/keys");
       await page.getByText("tia@example.net").waitFor();
       await page.getByRole("button", { name: t("people.add") }).click();
-      await dialogOf(page).getByRole("button", { name: t("people.add") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("people.add") })
+        .click();
       await dialogOf(page).getByText(t("signin.nameMissing")).waitFor();
       await dialogOf(page).getByLabel(t("signin.name")).fill("eve");
       await dialogOf(page).getByText(t("role.memberNoc"), { exact: true }).click();
-      await dialogOf(page).getByRole("button", { name: t("people.add") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("people.add") })
+        .click();
       await page.getByRole("row", { name: /^eve/ }).getByText(t("role.memberNoc")).waitFor();
       // An address in the exchange's own network is refused at the field's dialog, with the reason.
       await page.getByRole("button", { name: t("webhook.add") }).click();
       await dialogOf(page).getByLabel(t("webhook.url")).fill("https://127.0.0.1/hook");
-      await dialogOf(page).getByRole("button", { name: t("webhook.add") }).click();
-      await dialogOf(page).getByText(t("reason.url-private", { host: "127.0.0.1" })).waitFor();
+      await dialogOf(page)
+        .getByRole("button", { name: t("webhook.add") })
+        .click();
+      await dialogOf(page)
+        .getByText(t("reason.url-private", { host: "127.0.0.1" }))
+        .waitFor();
       await dialogOf(page).getByLabel(t("webhook.url")).fill("https://noc.example.net/hook");
-      await dialogOf(page).getByRole("button", { name: t("webhook.add") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("webhook.add") })
+        .click();
       await page.getByText(/^whsec_/).waitFor();
       await page.getByText(t("webhook.noDelivery")).first().waitFor();
       await page.reload();
       await page.getByText("https://noc.example.net/hook").waitFor();
       assert((await page.getByText(/^whsec_/).count()) === 0, "the secret is shown again");
-      await page.getByRole("listitem").filter({ hasText: "noc.example.net" }).getByRole("button", { name: t("service.delete") }).click();
-      await dialogOf(page).getByRole("button", { name: t("service.delete") }).click();
+      await page
+        .getByRole("listitem")
+        .filter({ hasText: "noc.example.net" })
+        .getByRole("button", { name: t("service.delete") })
+        .click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.delete") })
+        .click();
       await page.getByText(t("webhook.none")).waitFor();
     },
   },
@@ -50,10 +69,17 @@ export const journeys = [
       const row = page.getByRole("row", { name: /^tia/ });
       const own = page.getByRole("row", { name: /^ann/ });
       await row.waitFor();
-      assert((await own.getByRole("button", { name: t("people.remove") }).count()) === 0, "an administrator can remove himself");
+      assert(
+        (await own.getByRole("button", { name: t("people.remove") }).count()) === 0,
+        "an administrator can remove himself",
+      );
       await row.getByRole("button", { name: t("people.remove") }).click();
-      await dialogOf(page).getByText(t("people.removeTitle", { name: "tia" })).waitFor();
-      await dialogOf(page).getByRole("button", { name: t("people.remove") }).click();
+      await dialogOf(page)
+        .getByText(t("people.removeTitle", { name: "tia" }))
+        .waitFor();
+      await dialogOf(page)
+        .getByRole("button", { name: t("people.remove") })
+        .click();
       await row.waitFor({ state: "detached" });
       await tia.page.reload();
       await tia.page.locator("#signin-name").waitFor();
@@ -66,7 +92,10 @@ export const journeys = [
       await page.getByRole("link", { name: "transit-baikal" }).waitFor();
       const rows = await saved(page, t);
       assert(rows[0].startsWith("id,name,kind,state"), rows[0]);
-      assert(rows.some((row) => row.includes("transit-baikal") && row.includes("aoba-tokyo") && row.includes(",200,")), rows.join("\n"));
+      assert(
+        rows.some((row) => row.includes("transit-baikal") && row.includes("aoba-tokyo") && row.includes(",200,")),
+        rows.join("\n"),
+      );
       if (page.viewportSize().width < 600) return;
       await page.getByLabel(t("services.with")).uncheck();
       await page.getByRole("columnheader", { name: t("services.with") }).waitFor({ state: "detached" });
@@ -75,7 +104,10 @@ export const journeys = [
       await page.goto(url);
       await page.goto(address);
       await page.getByRole("columnheader", { name: t("services.rate") }).waitFor();
-      assert((await page.getByRole("columnheader", { name: t("services.with") }).count()) === 0, "the column is there again");
+      assert(
+        (await page.getByRole("columnheader", { name: t("services.with") }).count()) === 0,
+        "the column is there again",
+      );
       await page.getByLabel(t("services.with")).check();
       await page.getByRole("columnheader", { name: t("services.with") }).waitFor();
     },
@@ -94,7 +126,9 @@ export const journeys = [
       await page.getByText(t("service.noHistory")).waitFor();
       await page.getByRole("button", { name: t("service.changeRate") }).click();
       await dialogOf(page).getByLabel(t("end.rate")).fill("300");
-      await dialogOf(page).getByRole("button", { name: t("service.changeRate") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.changeRate") })
+        .click();
       await page.getByText(/tbf rate 300mbit/).waitFor();
       const row = page.getByRole("row", { name: new RegExp(t("op.setRate")) });
       await row.getByText("ann", { exact: true }).waitFor();
@@ -103,7 +137,10 @@ export const journeys = [
       await bob.page.getByRole("link", { name: "transit-baikal" }).click();
       const theirs = bob.page.getByRole("row", { name: new RegExp(bob.t("op.setRate")) });
       await theirs.getByText("Aoba Networks").waitFor();
-      assert((await theirs.getByText("ann", { exact: true }).count()) === 0, "the other side reads the name of a person");
+      assert(
+        (await theirs.getByText("ann", { exact: true }).count()) === 0,
+        "the other side reads the name of a person",
+      );
     },
   },
   {

@@ -16,7 +16,9 @@ async function letterTo(url, address) {
 
 /** Chooses an option of a select. */
 async function choose(page, label, name) {
-  await dialogOf(page).getByRole("button", { name: new RegExp(label) }).click();
+  await dialogOf(page)
+    .getByRole("button", { name: new RegExp(label) })
+    .click();
   await page.getByRole("option", { name }).first().click();
 }
 
@@ -29,7 +31,10 @@ const readTexts = () => {
   return texts.join("\n");
 };
 
-/** Identifiers of the engine: connections, services, switches, ends, MAC and IP addresses, accounts, users, filters, changes. */
+/**
+ * Identifiers of the engine: connections, services, switches, ends, MAC and IP addresses, accounts, users, filters,
+ * changes.
+ */
 const IDENTIFIER = /(?<![\w-])(?:cn|sv|sw|nc|mc|ip|ac|us|fi|ch|tr|st|ct|no|xc|sk|wh)-\d+\b/;
 
 const PUBLIC = ["/status", "/looking-glass", "/letter", "/link#x"];
@@ -40,28 +45,45 @@ export const journeys = [
     run: async ({ as, guest, url }) => {
       const { page, t } = await as("ops", "/members");
       await page.getByRole("button", { name: t("members.add") }).click();
-      await dialogOf(page).getByRole("textbox", { name: t("members.name") }).fill("Echo Net");
+      await dialogOf(page)
+        .getByRole("textbox", { name: t("members.name") })
+        .fill("Echo Net");
       await dialogOf(page).getByLabel(t("members.asns")).fill("AS64520");
-      await dialogOf(page).getByRole("button", { name: t("members.add") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("members.add") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       const row = page.getByRole("row", { name: /^Echo Net/ });
       await row.getByRole("button", { name: t("people.add") }).click();
       await dialogOf(page).getByLabel(t("signin.name")).fill("eve");
       await dialogOf(page).getByLabel(t("members.mail")).fill("eve@echo.example");
-      await dialogOf(page).getByRole("button", { name: t("people.add") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("people.add") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.goto(`${url}/fabric`);
-      await page.getByRole("row", { name: /^otemachi-1/ }).getByRole("button", { name: t("fabric.addPorts") }).click();
+      await page
+        .getByRole("row", { name: /^otemachi-1/ })
+        .getByRole("button", { name: t("fabric.addPorts") })
+        .click();
       await dialogOf(page).getByLabel(t("fabric.portNumbers")).fill("77");
-      await dialogOf(page).getByRole("button", { name: t("fabric.addPorts") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("fabric.addPorts") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.goto(`${url}/connections`);
       await page.getByRole("button", { name: t("connections.add") }).click();
       await choose(page, t("connection.account"), "Echo Net");
-      await dialogOf(page).getByRole("textbox", { name: t("members.name") }).fill("echo-1");
+      await dialogOf(page)
+        .getByRole("textbox", { name: t("members.name") })
+        .fill("echo-1");
       await choose(page, t("fabric.switch"), /otemachi-1/);
-      await dialogOf(page).getByText(t("connection.port", { number: 77 })).click();
-      await dialogOf(page).getByRole("button", { name: t("connections.add") }).click();
+      await dialogOf(page)
+        .getByText(t("connection.port", { number: 77 }))
+        .click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("connections.add") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       const link = /http:\/\/localhost:\d+\/link#\S+/.exec(await letterTo(url, "eve@echo.example"))?.[0];
       assert(link, "the letter has no link");
@@ -90,28 +112,36 @@ export const journeys = [
       const { page, t } = await as("ann", "/keys");
       const row = page.getByRole("row", { name: /^tia/ });
       await row.getByRole("button", { name: t("people.deactivate") }).click();
-      await dialogOf(page).getByRole("button", { name: t("people.deactivate") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("people.deactivate") })
+        .click();
       await row.getByText(t("people.deactivated")).waitFor();
       await tia.page.reload();
       await tia.page.locator("#signin-name").waitFor();
       await row.getByRole("button", { name: t("people.activate") }).click();
-      await dialogOf(page).getByRole("button", { name: t("people.activate") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("people.activate") })
+        .click();
       await row.getByText(t("people.deactivated")).waitFor({ state: "hidden" });
       await signIn(tia.page, url, "tia", "/services");
     },
   },
   {
-    name: "maintenance is read before it is announced, reaches the NOC contact of a member, and stands on the public page",
+    name: "maintenance is read before it is announced, reaches a member's NOC contact, and stands on the public page",
     run: async ({ as, guest, url }) => {
       const ann = await as("ann", "/keys");
       await ann.page.getByRole("button", { name: ann.t("contact.add") }).click();
       await dialogOf(ann.page).getByLabel(ann.t("members.name")).fill("Desk");
       await dialogOf(ann.page).getByLabel(ann.t("members.mail")).fill("desk@aoba.example");
       await dialogOf(ann.page).getByText(ann.t("contact.noc"), { exact: true }).click();
-      await dialogOf(ann.page).getByRole("button", { name: ann.t("contact.add") }).click();
+      await dialogOf(ann.page)
+        .getByRole("button", { name: ann.t("contact.add") })
+        .click();
       await dialogOf(ann.page).getByText(ann.t("problem.contactIncomplete")).waitFor();
       await dialogOf(ann.page).getByLabel(ann.t("contact.telephone")).fill("+81 3 1234 5678");
-      await dialogOf(ann.page).getByRole("button", { name: ann.t("contact.add") }).click();
+      await dialogOf(ann.page)
+        .getByRole("button", { name: ann.t("contact.add") })
+        .click();
       await ann.page.getByText("desk@aoba.example").waitFor();
       const { page, t } = await as("ops", "/notices");
       await page.getByRole("button", { name: t("notice.announce") }).click();
@@ -119,10 +149,14 @@ export const journeys = [
       await dialogOf(page).getByLabel(t("notice.begins")).fill("2036-12-01T02:00");
       await dialogOf(page).getByLabel(t("notice.ends")).fill("2036-12-01T04:00");
       await choose(page, t("notice.object"), "Otemachi");
-      await dialogOf(page).getByRole("button", { name: t("notice.announce") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("notice.announce") })
+        .click();
       await dialogOf(page).getByText(t("notice.checked")).waitFor();
       await dialogOf(page).getByText("メンテナンス: Card swap").first().waitFor();
-      await dialogOf(page).getByRole("button", { name: t("notice.announce") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("notice.announce") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       const letter = await letterTo(url, "desk@aoba.example");
       assert(letter.includes("BEGIN:VCALENDAR") && letter.includes("aoba-tokyo"), letter);
@@ -132,7 +166,9 @@ export const journeys = [
       await someone.page.goto(`${url}/status`);
       await someone.page.getByText("Card swap").waitFor();
       await page.getByRole("button", { name: t("notice.cancel") }).click();
-      await dialogOf(page).getByRole("button", { name: t("notice.cancel") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("notice.cancel") })
+        .click();
       await page.getByText(t("state.cancelled")).first().waitFor();
     },
   },
@@ -144,12 +180,16 @@ export const journeys = [
       await choose(ann.page, ann.t("service.site"), "Otemachi");
       await dialogOf(ann.page).getByLabel(ann.t("cross.memberSide")).fill("cage 7, rack 2");
       await dialogOf(ann.page).getByLabel(ann.t("cross.medium")).fill("single-mode LC");
-      await dialogOf(ann.page).getByRole("button", { name: ann.t("cross.request") }).click();
+      await dialogOf(ann.page)
+        .getByRole("button", { name: ann.t("cross.request") })
+        .click();
       await ann.page.getByText("cage 7, rack 2").waitFor();
       const ops = await as("ops", "/cross-connects");
       await ops.page.getByRole("button", { name: ops.t("cross.authorise") }).click();
       await dialogOf(ops.page).getByLabel(ops.t("cross.ourSide")).fill("rack 3, panel A, 17-18");
-      await dialogOf(ops.page).getByRole("button", { name: ops.t("cross.authorise") }).click();
+      await dialogOf(ops.page)
+        .getByRole("button", { name: ops.t("cross.authorise") })
+        .click();
       await ops.page.getByText(ops.t("cross.authorised")).first().waitFor();
       await ann.page.reload();
       await ann.page.getByRole("link", { name: ann.t("cross.letter") }).waitFor();
@@ -163,11 +203,15 @@ export const journeys = [
       await centre.page.getByText("Aoba Networks").waitFor();
       await ann.page.getByRole("button", { name: ann.t("cross.place") }).click();
       await dialogOf(ann.page).getByLabel(ann.t("cross.orderNumber")).fill("DC-77");
-      await dialogOf(ann.page).getByRole("button", { name: ann.t("cross.place") }).click();
+      await dialogOf(ann.page)
+        .getByRole("button", { name: ann.t("cross.place") })
+        .click();
       await ann.page.getByText("DC-77").waitFor();
       await ops.page.reload();
       await ops.page.getByRole("button", { name: ops.t("cross.install") }).click();
-      await dialogOf(ops.page).getByRole("button", { name: ops.t("cross.install") }).click();
+      await dialogOf(ops.page)
+        .getByRole("button", { name: ops.t("cross.install") })
+        .click();
       await ops.page.getByRole("button", { name: ops.t("cross.remove") }).waitFor();
     },
   },
@@ -176,16 +220,25 @@ export const journeys = [
     run: async ({ as }) => {
       const { page, t } = await as("ann", "/groups");
       await page.getByRole("button", { name: t("group.add") }).click();
-      await dialogOf(page).getByRole("textbox", { name: t("members.name") }).fill("storage");
+      await dialogOf(page)
+        .getByRole("textbox", { name: t("members.name") })
+        .fill("storage");
       await dialogOf(page).getByText("Baikal Telecom").click();
       await choose(page, t("end.connection"), /aoba-tokyo/);
-      await dialogOf(page).getByRole("button", { name: t("group.add") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("group.add") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
-      await page.getByRole("row", { name: /Baikal Telecom/ }).getByText(t("group.listed")).waitFor();
+      await page
+        .getByRole("row", { name: /Baikal Telecom/ })
+        .getByText(t("group.listed"))
+        .waitFor();
       const bob = await as("bob", "/groups");
       await bob.page.getByRole("button", { name: bob.t("lan.join") }).click();
       await choose(bob.page, bob.t("end.connection"), /baikal-makuhari/);
-      await dialogOf(bob.page).getByRole("button", { name: bob.t("lan.join") }).click();
+      await dialogOf(bob.page)
+        .getByRole("button", { name: bob.t("lan.join") })
+        .click();
       await dialogOf(bob.page).waitFor({ state: "hidden" });
       await bob.page.getByText(bob.t("group.joined")).waitFor();
       const cho = await as("cho", "/groups");
@@ -204,7 +257,9 @@ export const journeys = [
       await page.getByRole("link", { name: "transit-baikal" }).click();
       await page.getByRole("button", { name: t("service.changeRate") }).click();
       await dialogOf(page).getByLabel(t("end.rate")).fill("150");
-      await dialogOf(page).getByRole("button", { name: t("service.changeRate") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.changeRate") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       const paths = new Set(["/", "/nowhere"]);
       const seen = new Set();
@@ -219,9 +274,15 @@ export const journeys = [
         await page.waitForTimeout(400);
         const text = await page.evaluate(readTexts);
         const identifier = IDENTIFIER.exec(text);
-        if (identifier) found.push(`${path}: ${text.slice(Math.max(0, identifier.index - 60), identifier.index + 40).replaceAll("\n", " ")}`);
-        const links = await page.evaluate(() => [...document.querySelectorAll("a[href^='/']")].map((link) => link.getAttribute("href").split("#")[0]));
-        for (const link of links) if (!seen.has(link) && !link.startsWith("/api/") && seen.size + paths.size < 60) paths.add(link);
+        if (identifier)
+          found.push(
+            `${path}: ${text.slice(Math.max(0, identifier.index - 60), identifier.index + 40).replaceAll("\n", " ")}`,
+          );
+        const links = await page.evaluate(() =>
+          [...document.querySelectorAll("a[href^='/']")].map((link) => link.getAttribute("href").split("#")[0]),
+        );
+        for (const link of links)
+          if (!seen.has(link) && !link.startsWith("/api/") && seen.size + paths.size < 60) paths.add(link);
       }
       console.log(`      ${seen.size} screens read`);
       assert(seen.size > 15, `only ${seen.size} screens are linked`);
@@ -233,7 +294,11 @@ export const journeys = [
     once: true,
     run: async ({ browser, url, opened }) => {
       const found = [];
-      for (const [width, scheme, locale] of [[1440, "light", "en"], [320, "dark", "ja"], [390, "light", "ko"]]) {
+      for (const [width, scheme, locale] of [
+        [1440, "light", "en"],
+        [320, "dark", "ja"],
+        [390, "light", "ko"],
+      ]) {
         const someone = await open(browser, { width, scheme, locale });
         opened.push(someone);
         for (const path of PUBLIC) {
@@ -257,10 +322,20 @@ export const journeys = [
       opened.push(slow);
       const session = await slow.context.newCDPSession(slow.page);
       await session.send("Network.enable");
-      await session.send("Network.emulateNetworkConditions", { offline: false, latency: 100, downloadThroughput: 50_000, uploadThroughput: 50_000 });
+      await session.send("Network.emulateNetworkConditions", {
+        offline: false,
+        latency: 100,
+        downloadThroughput: 50_000,
+        uploadThroughput: 50_000,
+      });
       await slow.page.goto(url, { waitUntil: "commit" });
       const paint = await slow.page.evaluate(
-        () => new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0)).observe({ type: "paint", buffered: true })),
+        () =>
+          new Promise((resolve) =>
+            new PerformanceObserver((list) =>
+              resolve(list.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0),
+            ).observe({ type: "paint", buffered: true }),
+          ),
       );
       console.log(`      first contentful paint at ${paint.toFixed(0)} ms`);
       assert(paint > 0 && paint <= 3_000, `something is shown after ${paint} ms`);

@@ -1,6 +1,6 @@
 // The page against a running engine: node tests/journeys/live.mjs URL
-// Reads the name of a step from each line of standard input, and prints `ok STEP` or `FAIL STEP: reason`. The test in Python that
-// runs it (tests/interop/test_exchange_page.py) sends frames between the steps.
+// Reads the name of a step from each line of standard input, and prints `ok STEP` or `FAIL STEP: reason`. The test in
+// Python that runs it (tests/interop/test_exchange_page.py) sends frames between the steps.
 import { createInterface } from "node:readline";
 import { open, PASSWORD, signIn, startBrowser } from "./support.mjs";
 

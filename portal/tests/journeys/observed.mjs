@@ -11,12 +11,19 @@ export const journeys = [
     name: "graphs of a connection, an end, a peer, a trunk and the whole exchange; the address keeps the period",
     run: async ({ as, guest, url }) => {
       const { page, t } = await as("ann", "/connections");
-      const peakOf = (line) => new RegExp(t("graph.sentence", { line, peak: "@", time: "@", average: "@", known: "@" }).split("@")[0].trim());
-      await page.getByRole("img", { name: peakOf(t("connection.in")) }).first().waitFor();
+      const peakOf = (line) =>
+        new RegExp(t("graph.sentence", { line, peak: "@", time: "@", average: "@", known: "@" }).split("@")[0].trim());
+      await page
+        .getByRole("img", { name: peakOf(t("connection.in")) })
+        .first()
+        .waitFor();
       await page.getByText(t("graph.week"), { exact: true }).first().click();
       await page.waitForURL(/period=week/);
       await page.reload();
-      await page.getByRole("img", { name: peakOf(t("connection.out")) }).first().waitFor();
+      await page
+        .getByRole("img", { name: peakOf(t("connection.out")) })
+        .first()
+        .waitFor();
       assert((await shownPeriod(page)) === "week", "the period is lost by a reload");
       await page.getByText(t("chart.table")).first().click();
       await page.getByRole("columnheader", { name: /IPv6/ }).first().waitFor();
@@ -24,18 +31,33 @@ export const journeys = [
       await page.goto(`${url}/services`);
       await page.getByRole("link", { name: "transit-baikal" }).click();
       await page.getByText(t("graph.title"), { exact: true }).first().click();
-      await page.getByRole("img", { name: peakOf(t("connection.in")) }).first().waitFor();
+      await page
+        .getByRole("img", { name: peakOf(t("connection.in")) })
+        .first()
+        .waitFor();
       await page.goto(`${url}/traffic?period=month`);
-      await page.getByRole("img", { name: peakOf(t("traffic.incoming")) }).first().waitFor();
+      await page
+        .getByRole("img", { name: peakOf(t("traffic.incoming")) })
+        .first()
+        .waitFor();
       assert((await shownPeriod(page)) === "month", "the address has the period");
       const noc = await as("noc", "/fabric");
       await noc.page.getByText(noc.t("graph.exchange"), { exact: true }).click();
-      await noc.page.getByRole("img", { name: peakOf(noc.t("graph.entered")) }).first().waitFor();
+      await noc.page
+        .getByRole("img", { name: peakOf(noc.t("graph.entered")) })
+        .first()
+        .waitFor();
       await noc.page.getByText(noc.t("graph.roundTrips"), { exact: true }).click();
-      await noc.page.getByRole("img", { name: peakOf(noc.t("graph.roundTrip")) }).first().waitFor();
+      await noc.page
+        .getByRole("img", { name: peakOf(noc.t("graph.roundTrip")) })
+        .first()
+        .waitFor();
       const everybody = await guest();
       await everybody.page.goto(`${url}/status`);
-      await everybody.page.getByRole("img", { name: peakOf(everybody.t("graph.entered")) }).first().waitFor();
+      await everybody.page
+        .getByRole("img", { name: peakOf(everybody.t("graph.entered")) })
+        .first()
+        .waitFor();
     },
   },
   {
@@ -44,10 +66,14 @@ export const journeys = [
       const { page, t } = await as("ann", "/lan");
       await page.getByRole("button", { name: t("mac.swap") }).click();
       await page.locator("input#mac-new, #mac-new input").fill("nonsense");
-      await dialogOf(page).getByRole("button", { name: t("mac.swap") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("mac.swap") })
+        .click();
       await dialogOf(page).getByText(t("mac.wrong")).waitFor();
       await page.locator("input#mac-new, #mac-new input").fill("02:00:00:00:99:01");
-      await dialogOf(page).getByRole("button", { name: t("mac.swap") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("mac.swap") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByText("02:00:00:00:99:01").waitFor();
       const old = page.locator(".mac", { hasText: "02:00:00:00:64:00" });
@@ -61,7 +87,10 @@ export const journeys = [
       await page.getByText(t("state.testing")).first().waitFor();
       await post("quarantine/dirty");
       await page.getByText(t("quarantine.failing", { count: 1 })).waitFor();
-      await page.getByText(t("reason.frame-protocol", { name: "LLDP" })).first().waitFor();
+      await page
+        .getByText(t("reason.frame-protocol", { name: "LLDP" }))
+        .first()
+        .waitFor();
       await page.getByText(t("check.lldpFix")).waitFor();
       await page.getByText("88 cc").waitFor();
       await post("quarantine/passed");
@@ -89,7 +118,9 @@ export const journeys = [
       const path = "/run/bird/rs1.ctl";
       assert((await page.getByText(path).count()) === 0, "a member sees a path of the exchange's machine");
       const operator = await as("noc", "/lan");
-      const aoba = operator.page.locator("section.panel", { has: operator.page.getByRole("heading", { name: /Aoba Networks/ }) });
+      const aoba = operator.page.locator("section.panel", {
+        has: operator.page.getByRole("heading", { name: /Aoba Networks/ }),
+      });
       await aoba.locator(".route-servers summary").first().click();
       await operator.page.getByText(path).first().waitFor();
     },
@@ -100,9 +131,13 @@ export const journeys = [
       const { page, t } = await as("dan", "/lan");
       await page.getByText(t("lan.notJoined")).waitFor();
       await page.getByRole("button", { name: t("lan.join") }).click();
-      await dialogOf(page).getByRole("button", { name: new RegExp(t("end.connection")) }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: new RegExp(t("end.connection")) })
+        .click();
       await page.getByRole("option", { name: /delta-dc/ }).click();
-      await dialogOf(page).getByRole("button", { name: t("lan.join") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("lan.join") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByText(t("mac.none")).waitFor();
       await page.getByText(t("lan.noAddresses")).waitFor();
@@ -112,11 +147,18 @@ export const journeys = [
     name: "an operator ends a quarantine with a reason, and the audit chain has it",
     run: async ({ as }) => {
       const { page, t } = await as("noc", "/lan");
-      await page.getByRole("button", { name: t("quarantine.waive") }).first().click();
-      await dialogOf(page).getByRole("button", { name: t("quarantine.waive") }).click();
+      await page
+        .getByRole("button", { name: t("quarantine.waive") })
+        .first()
+        .click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("quarantine.waive") })
+        .click();
       await dialogOf(page).getByText(t("quarantine.reasonMissing")).waitFor();
       await dialogOf(page).getByLabel(t("service.reason")).fill("router known from the other site");
-      await dialogOf(page).getByRole("button", { name: t("quarantine.waive") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("quarantine.waive") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByRole("button", { name: t("quarantine.waive") }).waitFor({ state: "hidden" });
     },
@@ -127,8 +169,13 @@ export const journeys = [
     run: async ({ as }) => {
       const { page, t } = await as("ann");
       await page.getByText(t("task.attack", { name: "203.0.113.7/32" })).click();
-      await page.getByRole("button", { name: t("attack.drop"), exact: true }).first().click();
-      await dialogOf(page).getByRole("button", { name: t("attack.drop"), exact: true }).click();
+      await page
+        .getByRole("button", { name: t("attack.drop"), exact: true })
+        .first()
+        .click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("attack.drop"), exact: true })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByText(t("attack.made", { destination: "203.0.113.7/32" })).waitFor();
       // The rates are those of the last half minute.
@@ -141,8 +188,13 @@ export const journeys = [
       const { page, t } = await as("ann", "/attack");
       const suggestions = page.locator(".card");
       await suggestions.nth(2).waitFor();
-      await suggestions.first().getByRole("button", { name: t("attack.drop"), exact: true }).click();
-      await dialogOf(page).getByRole("button", { name: t("attack.drop"), exact: true }).click();
+      await suggestions
+        .first()
+        .getByRole("button", { name: t("attack.drop"), exact: true })
+        .click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("attack.drop"), exact: true })
+        .click();
       await page.locator(".rule", { hasText: "source port 123" }).waitFor();
       await page.locator(".card", { hasText: "source port 123" }).waitFor({ state: "hidden" });
       await page.locator(".notice").getByRole("button").first().click();
@@ -155,8 +207,13 @@ export const journeys = [
     run: async ({ as }) => {
       const { page, t } = await as("ann", "/attack");
       const drop = async (port) => {
-        await page.locator(".card", { hasText: `source port ${port}` }).getByRole("button", { name: t("attack.drop"), exact: true }).click();
-        await dialogOf(page).getByRole("button", { name: t("attack.drop"), exact: true }).click();
+        await page
+          .locator(".card", { hasText: `source port ${port}` })
+          .getByRole("button", { name: t("attack.drop"), exact: true })
+          .click();
+        await dialogOf(page)
+          .getByRole("button", { name: t("attack.drop"), exact: true })
+          .click();
         await page.locator(".rule", { hasText: `source port ${port}` }).waitFor();
       };
       await drop(123);
@@ -164,9 +221,18 @@ export const journeys = [
       const rule = page.locator(".rule", { hasText: "source port 53" });
       const before = await rule.locator("time").getAttribute("datetime");
       await rule.getByRole("button", { name: t("attack.extend") }).click();
-      await page.waitForFunction(([selector, text]) => document.querySelector(selector) !== null && [...document.querySelectorAll(".rule")].some((rule) => rule.textContent.includes("source port 53") && rule.querySelector("time")?.dateTime !== text), [".rule", before]);
+      await page.waitForFunction(
+        ([selector, text]) =>
+          document.querySelector(selector) !== null &&
+          [...document.querySelectorAll(".rule")].some(
+            (rule) => rule.textContent.includes("source port 53") && rule.querySelector("time")?.dateTime !== text,
+          ),
+        [".rule", before],
+      );
       await page.getByRole("button", { name: t("attack.stopAll") }).click();
-      await dialogOf(page).getByRole("button", { name: t("attack.stopAll") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("attack.stopAll") })
+        .click();
       await rule.waitFor({ state: "hidden" });
       await page.locator(".notice").getByRole("button").first().click();
       await rule.waitFor();
@@ -182,7 +248,12 @@ export const journeys = [
       await dialog.getByText(t("filterForm.destinationMissing")).waitFor();
       await page.locator("input#filter-destination, #filter-destination input").fill("192.0.2.1");
       await dialog.getByRole("button", { name: t("filterForm.title") }).click();
-      await dialog.getByText(t("reason.no-object", { kind: "route", destination: "192.0.2.1/32", origins: "AS64500, AS-AOBA@RIPE" })).first().waitFor();
+      await dialog
+        .getByText(
+          t("reason.no-object", { kind: "route", destination: "192.0.2.1/32", origins: "AS64500, AS-AOBA@RIPE" }),
+        )
+        .first()
+        .waitFor();
       await page.locator("input#filter-destination, #filter-destination input").fill("203.0.113.40");
       await dialog.getByRole("button", { name: t("filterForm.title") }).click();
       await dialog.waitFor({ state: "hidden" });
@@ -196,7 +267,16 @@ export const journeys = [
       const row = page.locator("tr", { hasText: "redirect 64500:100" });
       await row.getByText(t("state.refused"), { exact: true }).waitFor();
       for (const code of ["no-object", "missing-object"]) {
-        await row.getByText(t(`reason.${code}`, { kind: "route", destination: "192.0.2.0/24", prefix: "192.0.2.0/24", origins: "AS64500" })).waitFor();
+        await row
+          .getByText(
+            t(`reason.${code}`, {
+              kind: "route",
+              destination: "192.0.2.0/24",
+              prefix: "192.0.2.0/24",
+              origins: "AS64500",
+            }),
+          )
+          .waitFor();
       }
       await page.getByRole("button", { name: t("filters.recheck") }).click();
       await page.getByText(t("filters.rechecked")).waitFor();
@@ -229,13 +309,17 @@ export const journeys = [
       const { page, t } = await as("ann", "/keys");
       await page.getByRole("button", { name: t("keys.create") }).click();
       await dialogOf(page).getByLabel(t("keys.name"), { exact: true }).fill("journey");
-      await dialogOf(page).getByRole("button", { name: t("keys.create") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("keys.create") })
+        .click();
       const secret = await page.locator("code.secret").innerText();
       const read = () => fetch(`${url}/api/v1/session`, { headers: { authorization: `Bearer ${secret}` } });
       assert((await read()).status === 200, "the key does not work");
       const row = page.locator("tr", { hasText: "journey" });
       await row.getByRole("button", { name: t("service.delete"), exact: true }).click();
-      await dialogOf(page).getByRole("button", { name: t("service.delete"), exact: true }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.delete"), exact: true })
+        .click();
       await row.waitFor({ state: "hidden" });
       assert((await read()).status === 401, "the deleted key works");
     },

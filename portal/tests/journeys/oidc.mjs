@@ -16,10 +16,21 @@ async function startProvider(redirect) {
   await once(server, "listening");
   const issuer = `http://127.0.0.1:${server.address().port}`;
   const provider = new Provider(issuer, {
-    clients: [{ client_id: "millrace", client_secret: "hidden", redirect_uris: [redirect], grant_types: ["authorization_code"], response_types: ["code"] }],
+    clients: [
+      {
+        client_id: "millrace",
+        client_secret: "hidden",
+        redirect_uris: [redirect],
+        grant_types: ["authorization_code"],
+        response_types: ["code"],
+      },
+    ],
     claims: { openid: ["sub"], profile: ["preferred_username"], networks: ["networks"] },
     cookies: { keys: ["a key of the journeys"] },
-    findAccount: (_, id) => (id in PEOPLE ? { accountId: id, claims: () => ({ sub: id, preferred_username: id, networks: PEOPLE[id] }) } : undefined),
+    findAccount: (_, id) =>
+      id in PEOPLE
+        ? { accountId: id, claims: () => ({ sub: id, preferred_username: id, networks: PEOPLE[id] }) }
+        : undefined,
   });
   server.on("request", provider.callback());
   return { issuer, stop: () => server.close() };
@@ -37,7 +48,7 @@ async function signInAt(page, person) {
 
 export const journeys = [
   {
-    name: "sign-in by a provider: a member of a known network gets in and returns to the same place, another learns why not",
+    name: "sign-in by a provider: a member of a known network returns to the same place, another learns why not",
     run: async ({ guest, down, restart, url }) => {
       const origin = new URL(url).origin;
       const redirect = `${origin}/sign-in/callback`;

@@ -20,12 +20,19 @@ export const journeys = [
     name: "an operator drains a trunk after a look at who is hit, and takes it back",
     run: async ({ as }) => {
       const { page, t } = await as("noc", "/fabric");
-      await page.getByRole("button", { name: t("fabric.drain"), exact: true }).first().click();
+      await page
+        .getByRole("button", { name: t("fabric.drain"), exact: true })
+        .first()
+        .click();
       await dialogOf(page).locator("p", { hasText: "Aoba Networks" }).waitFor();
       await dialogOf(page).getByText(/south/).first().waitFor();
-      await dialogOf(page).getByRole("button", { name: t("fabric.drain"), exact: true }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("fabric.drain"), exact: true })
+        .click();
       await page.getByRole("button", { name: t("fabric.undrain") }).click();
-      await dialogOf(page).getByRole("button", { name: t("fabric.undrain") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("fabric.undrain") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByRole("button", { name: t("fabric.undrain") }).waitFor({ state: "hidden" });
     },
@@ -35,10 +42,17 @@ export const journeys = [
     run: async ({ as, post }) => {
       const { page, t } = await as("noc", "/fabric");
       const drain = async () => {
-        await page.getByRole("button", { name: t("fabric.drain"), exact: true }).first().click();
-        await dialogOf(page).getByRole("button", { name: new RegExp(t("confirm.within")) }).click();
+        await page
+          .getByRole("button", { name: t("fabric.drain"), exact: true })
+          .first()
+          .click();
+        await dialogOf(page)
+          .getByRole("button", { name: new RegExp(t("confirm.within")) })
+          .click();
         await page.getByRole("option", { name: t("confirm.minutes", { count: 10 }) }).click();
-        await dialogOf(page).getByRole("button", { name: t("fabric.drain"), exact: true }).click();
+        await dialogOf(page)
+          .getByRole("button", { name: t("fabric.drain"), exact: true })
+          .click();
         await dialogOf(page).waitFor({ state: "hidden" });
         await page.getByRole("button", { name: t("fabric.undrain") }).waitFor();
         await page.getByRole("button", { name: t("confirm.keep") }).waitFor();
@@ -50,16 +64,23 @@ export const journeys = [
       await page.getByRole("button", { name: t("confirm.keep") }).waitFor({ state: "hidden" });
       await drain();
       await page.getByRole("button", { name: t("confirm.undo") }).click();
-      await dialogOf(page).getByRole("button", { name: t("confirm.undo") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("confirm.undo") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await undrained();
       await drain();
       // The page of the change has the same decision.
       await page.goto(new URL("/changes", page.url()).href);
       await page.getByText(t("confirm.open")).first().waitFor();
-      await page.getByRole("link", { name: t("op.drainTrunk") }).first().click();
+      await page
+        .getByRole("link", { name: t("op.drainTrunk") })
+        .first()
+        .click();
       await page.getByRole("button", { name: t("confirm.keep") }).click();
-      await dialogOf(page).getByRole("button", { name: t("confirm.keep") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("confirm.keep") })
+        .click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByRole("button", { name: t("confirm.keep") }).waitFor({ state: "hidden" });
       await post("confirmation/over");
@@ -85,16 +106,29 @@ export const journeys = [
     name: "a trunk in use is deleted by two persons, and the first one cannot approve",
     run: async ({ as }) => {
       const ops = await as("ops", "/fabric");
-      await ops.page.getByRole("button", { name: ops.t("service.delete"), exact: true }).first().click();
-      await dialogOf(ops.page).getByRole("button", { name: ops.t("service.delete"), exact: true }).click();
+      await ops.page
+        .getByRole("button", { name: ops.t("service.delete"), exact: true })
+        .first()
+        .click();
+      await dialogOf(ops.page)
+        .getByRole("button", { name: ops.t("service.delete"), exact: true })
+        .click();
       await ops.page.getByText(ops.t("fabric.needsSecond")).waitFor();
-      await ops.page.locator(".notice").getByRole("link", { name: ops.t("nav.approvals") }).click();
+      await ops.page
+        .locator(".notice")
+        .getByRole("link", { name: ops.t("nav.approvals") })
+        .click();
       await ops.page.getByText(ops.t("approval.own")).waitFor();
-      assert((await ops.page.getByRole("button", { name: ops.t("approval.approve"), exact: true }).count()) === 0, "the first person can approve");
+      assert(
+        (await ops.page.getByRole("button", { name: ops.t("approval.approve"), exact: true }).count()) === 0,
+        "the first person can approve",
+      );
       const pro = await as("pro", "/");
       await pro.page.getByText(pro.t("task.approval", { name: "north" })).click();
       await pro.page.getByRole("button", { name: pro.t("approval.approve"), exact: true }).click();
-      await dialogOf(pro.page).getByRole("button", { name: pro.t("approval.approve"), exact: true }).click();
+      await dialogOf(pro.page)
+        .getByRole("button", { name: pro.t("approval.approve"), exact: true })
+        .click();
       await pro.page.getByText(pro.t("approval.none")).waitFor();
       // The stream updates the page of the first person.
       await ops.page.getByText(ops.t("approval.none")).waitFor();
@@ -104,11 +138,21 @@ export const journeys = [
     name: "an order that waits for a second person is withdrawn",
     run: async ({ as }) => {
       const { page, t } = await as("ops", "/fabric");
-      await page.getByRole("button", { name: t("service.delete"), exact: true }).first().click();
-      await dialogOf(page).getByRole("button", { name: t("service.delete"), exact: true }).click();
-      await page.locator(".notice").getByRole("link", { name: t("nav.approvals") }).click();
+      await page
+        .getByRole("button", { name: t("service.delete"), exact: true })
+        .first()
+        .click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.delete"), exact: true })
+        .click();
+      await page
+        .locator(".notice")
+        .getByRole("link", { name: t("nav.approvals") })
+        .click();
       await page.getByRole("button", { name: t("approval.withdraw") }).click();
-      await dialogOf(page).getByRole("button", { name: t("approval.withdraw") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("approval.withdraw") })
+        .click();
       await page.getByText(t("approval.none")).waitFor();
     },
   },
@@ -118,7 +162,9 @@ export const journeys = [
     run: async ({ as }) => {
       const { page, t } = await as("ann");
       await page.keyboard.press("?");
-      await dialogOf(page).getByRole("heading", { name: t("keys.title") }).waitFor();
+      await dialogOf(page)
+        .getByRole("heading", { name: t("keys.title") })
+        .waitFor();
       await page.keyboard.press("Escape");
       await jump(page, "s");
       await heading(page, t("nav.services"));
@@ -246,7 +292,10 @@ export const journeys = [
       const { page, t } = await as("noc");
       await jump(page, "b");
       await heading(page, t("nav.fabric"));
-      await page.getByRole("button", { name: t("fabric.drain"), exact: true }).first().waitFor();
+      await page
+        .getByRole("button", { name: t("fabric.drain"), exact: true })
+        .first()
+        .waitFor();
       await press(page, page.getByRole("button", { name: t("fabric.drain"), exact: true }));
       await press(page, dialogOf(page).getByRole("button", { name: t("fabric.drain"), exact: true }));
       await dialogOf(page).waitFor({ state: "hidden" });
@@ -260,7 +309,10 @@ export const journeys = [
       const { page, t } = await as("noc");
       await jump(page, "l");
       await heading(page, t("nav.lan"));
-      await page.getByRole("button", { name: t("quarantine.waive") }).first().waitFor();
+      await page
+        .getByRole("button", { name: t("quarantine.waive") })
+        .first()
+        .waitFor();
       await press(page, page.getByRole("button", { name: t("quarantine.waive") }));
       await tabTo(page, dialogOf(page).locator("input"));
       await page.keyboard.type("known router");

@@ -21,7 +21,10 @@ export const journeys = [
       await chooseConnection(ann, page, "aoba-tokyo");
       const vlan = page.locator("input#end-vlan, #end-vlan input");
       await vlan.fill("100");
-      await page.getByText(t("end.vlanUsed", { service: "transit-baikal" })).first().waitFor();
+      await page
+        .getByText(t("end.vlanUsed", { service: "transit-baikal" }))
+        .first()
+        .waitFor();
       await vlan.fill("555");
       await page.keyboard.press("Escape");
       await page.locator("input#end-rate, #end-rate input").fill("250");
@@ -36,7 +39,9 @@ export const journeys = [
       await heading(bob.page, "journey");
       await bob.page.getByRole("button", { name: bob.t("service.accept"), exact: true }).click();
       await chooseConnection(bob, dialogOf(bob.page), "baikal-makuhari");
-      await dialogOf(bob.page).getByRole("button", { name: bob.t("service.accept"), exact: true }).click();
+      await dialogOf(bob.page)
+        .getByRole("button", { name: bob.t("service.accept"), exact: true })
+        .click();
       await bob.page.getByText(bob.t("state.production")).first().waitFor();
       // The stream updates the other page, without a reload.
       await page.getByText(t("state.production")).first().waitFor();
@@ -47,7 +52,10 @@ export const journeys = [
     name: "an invitation is refused with a reason that the other side reads",
     run: async ({ as }) => {
       const { page, t } = await as("ann");
-      await page.getByText(/cache-fill/).first().click();
+      await page
+        .getByText(/cache-fill/)
+        .first()
+        .click();
       await page.getByRole("button", { name: t("service.refuse"), exact: true }).click();
       const dialog = dialogOf(page);
       await dialog.getByRole("button", { name: t("service.refuse"), exact: true }).click();
@@ -70,7 +78,9 @@ export const journeys = [
       await page.getByRole("button", { name: t("order.submit"), exact: true }).click();
       await heading(page, "by key");
       await page.getByRole("button", { name: t("service.makeKey") }).click();
-      await dialogOf(page).getByRole("button", { name: t("service.makeKey") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.makeKey") })
+        .click();
       const secret = await page.locator("code.secret").innerText();
       await page.reload();
       await heading(page, "by key");
@@ -90,7 +100,9 @@ export const journeys = [
     run: async ({ as }) => {
       const { page, t } = await as("ann", "/keys");
       await page.getByRole("button", { name: t("keys.revoke") }).click();
-      await dialogOf(page).getByRole("button", { name: t("keys.revoke") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("keys.revoke") })
+        .click();
       await page.getByText(t("keys.noService")).waitFor();
       const dan = await as("dan", "/order");
       await dan.page.getByText(dan.t("order.toKey"), { exact: true }).first().click();
@@ -110,15 +122,26 @@ export const journeys = [
         await dialogOf(page).waitFor({ state: "hidden" });
       };
       await page.getByRole("link", { name: "backbone" }).click();
-      await page.getByRole("button", { name: t("service.changeRate") }).first().click();
+      await page
+        .getByRole("button", { name: t("service.changeRate") })
+        .first()
+        .click();
       await dialogOf(page).getByLabel(t("end.rate")).fill("3 G");
-      await dialogOf(page).getByRole("button", { name: t("service.changeRate") }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.changeRate") })
+        .click();
       await page.getByText("3 Gbit/s").first().waitFor();
       await act(t("service.shutDown"));
       await page.getByRole("button", { name: t("service.bringUp") }).waitFor();
       await act(t("service.lock"));
-      await page.getByText(t("service.lockedBy", { account: "Aoba Networks" })).first().waitFor();
-      assert(await page.getByRole("button", { name: t("service.delete"), exact: true }).isDisabled(), "a locked service can be deleted");
+      await page
+        .getByText(t("service.lockedBy", { account: "Aoba Networks" }))
+        .first()
+        .waitFor();
+      assert(
+        await page.getByRole("button", { name: t("service.delete"), exact: true }).isDisabled(),
+        "a locked service can be deleted",
+      );
       await act(t("service.unlock"));
       await act(t("service.delete"));
       await heading(page, t("nav.services"));
@@ -148,11 +171,19 @@ export const journeys = [
       const ann = await as("ann", "/services");
       await ann.page.getByRole("link", { name: "transit-baikal" }).click();
       await heading(ann.page, "transit-baikal");
-      assert((await ann.page.getByRole("button", { name: ann.t("leave.act") }).count()) === 0, "the owner can leave its own path");
+      assert(
+        (await ann.page.getByRole("button", { name: ann.t("leave.act") }).count()) === 0,
+        "the owner can leave its own path",
+      );
       const { page, t } = await as("bob", "/services");
       const leave = async () => {
-        await page.getByRole("button", { name: t("leave.act") }).first().click();
-        await dialogOf(page).getByRole("button", { name: t("leave.act") }).click();
+        await page
+          .getByRole("button", { name: t("leave.act") })
+          .first()
+          .click();
+        await dialogOf(page)
+          .getByRole("button", { name: t("leave.act") })
+          .click();
         await dialogOf(page).waitFor({ state: "hidden" });
       };
       await page.getByRole("link", { name: "transit-baikal" }).click();
@@ -165,7 +196,9 @@ export const journeys = [
       // It returns to the path by another end.
       await page.getByRole("button", { name: t("leave.return"), exact: true }).click();
       await chooseConnection({ page, t }, dialogOf(page), "baikal-makuhari");
-      await dialogOf(page).getByRole("button", { name: t("leave.return"), exact: true }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("leave.return"), exact: true })
+        .click();
       await page.getByText(t("state.production")).first().waitFor();
       await ann.page.getByText(ann.t("state.production")).first().waitFor();
       const lan = await as("ann", "/lan");
@@ -173,7 +206,9 @@ export const journeys = [
       await act.first().waitFor();
       const before = await act.count();
       await act.first().click();
-      await dialogOf(lan.page).getByRole("button", { name: lan.t("leave.act") }).click();
+      await dialogOf(lan.page)
+        .getByRole("button", { name: lan.t("leave.act") })
+        .click();
       await dialogOf(lan.page).waitFor({ state: "hidden" });
       await act.nth(before - 1).waitFor({ state: "detached" });
     },
@@ -188,7 +223,9 @@ export const journeys = [
       const focused = await page.evaluate(() => document.activeElement?.className);
       assert(focused === "summary", `the focus is at ${focused}`);
       await page.getByRole("link", { name: t("order.peerMissing") }).click();
-      const field = await page.evaluate(() => document.activeElement?.closest("#order-peer") !== null || document.activeElement?.id === "order-peer");
+      const field = await page.evaluate(
+        () => document.activeElement?.closest("#order-peer") !== null || document.activeElement?.id === "order-peer",
+      );
       assert(field, "the summary leads to the field");
       await page.reload();
       await page.locator("input#order-name, #order-name input").waitFor();
@@ -207,7 +244,13 @@ export const journeys = [
       await page.locator("input#order-name, #order-name input").fill("second");
       await page.getByRole("button", { name: t("order.submit"), exact: true }).click();
       await page.locator(".summary").waitFor();
-      assert((await page.locator(".field", { has: page.locator("#end-vlan") }).locator(".error").innerText()) !== "", "the field has no error");
+      assert(
+        (await page
+          .locator(".field", { has: page.locator("#end-vlan") })
+          .locator(".error")
+          .innerText()) !== "",
+        "the field has no error",
+      );
     },
   },
   {
@@ -217,7 +260,17 @@ export const journeys = [
       await page.locator("input#order-name, #order-name input").focus();
       const session = await page.context().newCDPSession(page);
       await session.send("Input.imeSetComposition", { text: "けいろ", selectionStart: 3, selectionEnd: 3 });
-      await page.evaluate(() => document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", keyCode: 229, bubbles: true, cancelable: true, isComposing: true })));
+      await page.evaluate(() =>
+        document.activeElement?.dispatchEvent(
+          new KeyboardEvent("keydown", {
+            key: "Enter",
+            keyCode: 229,
+            bubbles: true,
+            cancelable: true,
+            isComposing: true,
+          }),
+        ),
+      );
       await page.waitForTimeout(200);
       assert((await page.locator(".summary").count()) === 0, "the form was submitted");
     },
@@ -232,8 +285,14 @@ export const journeys = [
       await field.evaluate((element) => {
         globalThis.written = 0;
         // React has a property of its own on the element.
-        const { get, set } = Object.getOwnPropertyDescriptor(element, "value") ?? Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value");
-        Object.defineProperty(element, "value", { get, set: (text) => ((globalThis.written += get.call(element) === text ? 0 : 1), set.call(element, text)), configurable: true });
+        const { get, set } =
+          Object.getOwnPropertyDescriptor(element, "value") ??
+          Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value");
+        Object.defineProperty(element, "value", {
+          get,
+          set: (text) => ((globalThis.written += get.call(element) === text ? 0 : 1), set.call(element, text)),
+          configurable: true,
+        });
       });
       const session = await page.context().newCDPSession(page);
       for (const text of ["ㅎ", "하", "한"]) {
@@ -242,7 +301,10 @@ export const journeys = [
       }
       await session.send("Input.insertText", { text: "한" });
       assert((await field.inputValue()) === "한", `the field has "${await field.inputValue()}"`);
-      assert((await page.evaluate(() => globalThis.written)) === 0, "the address wrote into the field during a composition");
+      assert(
+        (await page.evaluate(() => globalThis.written)) === 0,
+        "the address wrote into the field during a composition",
+      );
     },
   },
   {
@@ -257,7 +319,10 @@ export const journeys = [
       await page.locator("#signin-password").fill(PASSWORD);
       await page.keyboard.press("Enter");
       await page.getByText(t("session.ended")).waitFor({ state: "hidden" });
-      assert((await page.locator("input#order-name, #order-name input").inputValue()) === "half-filled", "what was typed is lost");
+      assert(
+        (await page.locator("input#order-name, #order-name input").inputValue()) === "half-filled",
+        "what was typed is lost",
+      );
     },
   },
   {
@@ -267,11 +332,18 @@ export const journeys = [
       await page.getByRole("link", { name: "transit-baikal" }).click();
       await page.getByRole("button", { name: t("service.lock"), exact: true }).click();
       await post("database/away");
-      await dialogOf(page).getByRole("button", { name: t("service.lock"), exact: true }).click();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.lock"), exact: true })
+        .click();
       await page.getByText(t("problem.unavailable")).waitFor();
       await post("database/back");
-      await dialogOf(page).getByRole("button", { name: t("service.lock"), exact: true }).click();
-      await page.getByText(t("service.lockedBy", { account: "Aoba Networks" })).first().waitFor();
+      await dialogOf(page)
+        .getByRole("button", { name: t("service.lock"), exact: true })
+        .click();
+      await page
+        .getByText(t("service.lockedBy", { account: "Aoba Networks" }))
+        .first()
+        .waitFor();
     },
   },
   {
@@ -283,13 +355,19 @@ export const journeys = [
       await page.locator(".stale").waitFor({ timeout: 20_000 });
       await restart();
       // The database in memory has forgotten the session: the page asks for it above the draft.
-      await page.getByText(t("session.ended")).waitFor({ timeout: 30_000 }).catch(() => {});
+      await page
+        .getByText(t("session.ended"))
+        .waitFor({ timeout: 30_000 })
+        .catch(() => {});
       if (await page.locator("#signin-password").isVisible()) {
         await page.locator("#signin-password").fill(PASSWORD);
         await page.keyboard.press("Enter");
       }
       await page.locator(".stale").waitFor({ state: "hidden", timeout: 30_000 });
-      assert((await page.locator("input#order-name, #order-name input").inputValue()) === "outlives", "the draft is lost");
+      assert(
+        (await page.locator("input#order-name, #order-name input").inputValue()) === "outlives",
+        "the draft is lost",
+      );
     },
   },
   {
@@ -299,14 +377,20 @@ export const journeys = [
       await ann.page.getByRole("link", { name: "backbone" }).click();
       await ann.page.getByRole("button", { name: ann.t("service.lock"), exact: true }).waitFor();
       // The first page misses the change: its stream and its reads are cut off.
-      await ann.page.route("**/api/v1/services/**", (route) => (route.request().method() === "GET" ? route.abort() : route.continue()));
+      await ann.page.route("**/api/v1/services/**", (route) =>
+        route.request().method() === "GET" ? route.abort() : route.continue(),
+      );
       const tia = await as("tia", "/services");
       await tia.page.getByRole("link", { name: "backbone" }).click();
       await tia.page.getByRole("button", { name: tia.t("service.lock"), exact: true }).click();
-      await dialogOf(tia.page).getByRole("button", { name: tia.t("service.lock"), exact: true }).click();
+      await dialogOf(tia.page)
+        .getByRole("button", { name: tia.t("service.lock"), exact: true })
+        .click();
       await tia.page.getByRole("button", { name: tia.t("service.unlock") }).waitFor();
       await ann.page.getByRole("button", { name: ann.t("service.lock"), exact: true }).click();
-      await dialogOf(ann.page).getByRole("button", { name: ann.t("service.lock"), exact: true }).click();
+      await dialogOf(ann.page)
+        .getByRole("button", { name: ann.t("service.lock"), exact: true })
+        .click();
       await ann.page.getByText(ann.t("problem.stale")).waitFor();
       await ann.page.unroute("**/api/v1/services/**");
       await ann.page.keyboard.press("Escape");

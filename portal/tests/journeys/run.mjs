@@ -1,8 +1,8 @@
 // Journeys through the page in Chromium, against the API over an engine between simulated switches:
 //   node tests/journeys/run.mjs [--only TEXT] [--quick] [--all] [--small] [--measure] [--pictures FOLDER]
-// Each journey runs in English at 1,440 px, and in Japanese or Korean (in turn) at 390 px. `--quick` leaves out the second run,
-// `--small` the first one; `--all` runs every combination of language and width. `--measure` adds the
-// times of paints and interactions (A37).
+// Each journey runs in English at 1,440 px, and in Japanese or Korean (in turn) at 390 px. `--quick` leaves out the
+// second run, `--small` the first one; `--all` runs every combination of language and width. `--measure` adds the times
+// of paints and interactions (A37).
 import { mkdirSync } from "node:fs";
 import { journeys as account } from "./account.mjs";
 import { journeys as desk } from "./desk.mjs";
@@ -54,7 +54,9 @@ for (const [index, journey] of all.entries()) {
       opened,
       url: server.url,
       post: (path) => server.post(`/test/${path}`),
-      picture: async (page, where) => pictures && page.screenshot({ path: `${pictures}/${where.replaceAll(/[ /?=]+/g, "_")}-${index}.png`, fullPage: true }),
+      picture: async (page, where) =>
+        pictures &&
+        page.screenshot({ path: `${pictures}/${where.replaceAll(/[ /?=]+/g, "_")}-${index}.png`, fullPage: true }),
       /** Signs a user in on a page of its own. */
       as: async (user, path = "/") => {
         const guest = await open(browser, { width, locale });
@@ -82,12 +84,19 @@ for (const [index, journey] of all.entries()) {
     } catch (error) {
       failed += 1;
       console.log(`FAIL  ${name}: ${error.message}`);
-      if (pictures) for (const [number, context] of browser.contexts().entries()) await context.pages()[0]?.screenshot({ path: `${pictures}/failed-${index}-${number}.png` }).catch(() => {});
+      if (pictures)
+        for (const [number, context] of browser.contexts().entries())
+          await context
+            .pages()[0]
+            ?.screenshot({ path: `${pictures}/failed-${index}-${number}.png` })
+            .catch(() => {});
     }
     for (const context of browser.contexts()) await context.close();
     server.stop();
   }
 }
 await browser.close();
-console.log(`${done} journeys passed, ${failed} failed (${all.filter((journey) => !journey.once).length} journeys in all, ${all.filter((journey) => journey.keyboard).length} by keyboard only)`);
+const counted = `${all.filter((journey) => !journey.once).length} journeys in all`;
+const byKeyboard = `${all.filter((journey) => journey.keyboard).length} by keyboard only`;
+console.log(`${done} journeys passed, ${failed} failed (${counted}, ${byKeyboard})`);
 process.exit(failed === 0 ? 0 : 1);

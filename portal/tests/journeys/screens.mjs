@@ -3,7 +3,24 @@ import { assert, assertFits, open, signIn, texts, violations } from "./support.m
 
 /** The screens by user. `busy` is false for a screen that shows its form without any data. */
 const SCREENS = {
-  ann: ["/", "/order", "/services", "/services/SERVICE", "/lan", "/connections", "/traffic", "/billing", "/attack", "/filters", "/keys", "/audit", "/groups", "/cross-connects", "/matrix", "/notices"],
+  ann: [
+    "/",
+    "/order",
+    "/services",
+    "/services/SERVICE",
+    "/lan",
+    "/connections",
+    "/traffic",
+    "/billing",
+    "/attack",
+    "/filters",
+    "/keys",
+    "/audit",
+    "/groups",
+    "/cross-connects",
+    "/matrix",
+    "/notices",
+  ],
   bob: ["/lan"],
   ops: ["/noc", "/fabric", "/changes", "/changes/ch-1", "/approvals", "/members", "/audit"],
   ann2: ["/services?q=nothing-matches", "/services/sv-999", "/nowhere", "/changes/ch-999"],
@@ -12,18 +29,35 @@ const WITHOUT_DATA = ["/order"];
 /** The reads of a screen that has no empty state: one object, or a form. */
 const NEVER_EMPTY = ["/order", "/services/SERVICE", "/changes/ch-1"];
 
-const EMPTY_OVERVIEW = { tasks: [], services: [], connections: [], switches: [], trunks: [], changes_open: 0, load: null, at: "2026-11-24T00:00:00.000Z", revision: 1 };
-const PROBLEM = { type: "/api/v1/problems/unavailable", title: "The engine does not answer", status: 503, detail: "the database does not answer" };
+const EMPTY_OVERVIEW = {
+  tasks: [],
+  services: [],
+  connections: [],
+  switches: [],
+  trunks: [],
+  changes_open: 0,
+  load: null,
+  at: "2026-11-24T00:00:00.000Z",
+  revision: 1,
+};
+const PROBLEM = {
+  type: "/api/v1/problems/unavailable",
+  title: "The engine does not answer",
+  status: 503,
+  detail: "the database does not answer",
+};
 
 /** Returns the answer of an exchange without objects, or undefined for what stays as it is. */
 function emptyAnswer(url) {
   const { pathname } = new URL(url);
   if (pathname === "/api/v1/overview") return EMPTY_OVERVIEW;
-  if (pathname === "/api/v1/traffic") return { measured: false, seconds: 0, incoming: [], outgoing: [], top: [], samples: 0, lost: 0 };
+  if (pathname === "/api/v1/traffic")
+    return { measured: false, seconds: 0, incoming: [], outgoing: [], top: [], samples: 0, lost: 0 };
   if (pathname === "/api/v1/billing") return { measured: false, month: "", frozen: false, rows: [] };
   if (pathname === "/api/v1/matrix") return { measured: false, pairs: [] };
   if (pathname === "/api/v1/attack") return { targets: [], traffic: null };
-  if (/^\/api\/v1\/[a-z-]+$/.test(pathname) && !pathname.endsWith("/session")) return { items: [], next: null, total: 0 };
+  if (/^\/api\/v1\/[a-z-]+$/.test(pathname) && !pathname.endsWith("/session"))
+    return { items: [], next: null, total: 0 };
   return undefined;
 }
 
@@ -35,20 +69,32 @@ async function intercept(page, mode) {
     const empty = emptyAnswer(request.url());
     if (!isData || mode.state === "full" || (mode.state === "empty" && empty === undefined)) await route.continue();
     else if (mode.state === "empty") await route.fulfill({ json: empty });
-    else if (mode.state === "error") await route.fulfill({ status: 503, json: PROBLEM, contentType: "application/problem+json" });
+    else if (mode.state === "error")
+      await route.fulfill({ status: 503, json: PROBLEM, contentType: "application/problem+json" });
     // A read that waits for ever is left without an answer.
   });
 }
 
-/** Returns controls that are smaller than 24 px in either direction (WCAG 2.2, 2.5.8); links in a line of text are exempt. */
+/**
+ * Returns controls that are smaller than 24 px in either direction (WCAG 2.2, 2.5.8); links in a line of text are
+ * exempt.
+ */
 function smallTargets(page) {
   return page.evaluate(() =>
     [...document.querySelectorAll("button, input, summary, [role=radio], a.button, .nav a, a.task")]
-      .filter((element) => element.checkVisibility() && !element.closest(".visually-hidden, [hidden], [aria-hidden=true]") && !element.classList.contains("skip"))
+      .filter(
+        (element) =>
+          element.checkVisibility() &&
+          !element.closest(".visually-hidden, [hidden], [aria-hidden=true]") &&
+          !element.classList.contains("skip"),
+      )
       .filter((element) => !(element instanceof HTMLInputElement && element.closest("label")))
       .map((element) => ({ element, box: element.getBoundingClientRect() }))
       .filter(({ box }) => box.width > 0 && (box.width < 24 || box.height < 24))
-      .map(({ element, box }) => `${element.tagName}.${element.className} "${element.textContent?.slice(0, 20)}" is ${Math.round(box.width)} x ${Math.round(box.height)} px`),
+      .map(({ element, box }) => {
+        const size = `${Math.round(box.width)} x ${Math.round(box.height)} px`;
+        return `${element.tagName}.${element.className} "${element.textContent?.slice(0, 20)}" is ${size}`;
+      }),
   );
 }
 
@@ -80,16 +126,33 @@ function matrix([width, scheme, locale]) {
           await look(guest, "sign-in", found, picture);
         }
         await signIn(page, url, user);
-        const service = await page.evaluate(async () => (await (await fetch("/api/v1/services?q=transit")).json()).items[0]?.id);
+        const service = await page.evaluate(
+          async () => (await (await fetch("/api/v1/services?q=transit")).json()).items[0]?.id,
+        );
         for (const path of paths) {
-          const states = key === "ann2" || user === "bob" ? ["full"] : ["full", "empty", "loading", "error"].filter((state) => state !== "empty" || !NEVER_EMPTY.includes(path));
+          const states =
+            key === "ann2" || user === "bob"
+              ? ["full"]
+              : ["full", "empty", "loading", "error"].filter(
+                  (state) => state !== "empty" || !NEVER_EMPTY.includes(path),
+                );
           for (const state of states) {
             mode.state = state;
             const where = `${user} ${path} ${state}`;
             await page.goto(url + path.replace("SERVICE", service));
             await page.locator("#main h1").first().waitFor();
-            if (state === "loading" && !WITHOUT_DATA.includes(path)) await page.locator("[aria-busy=true]").first().waitFor({ timeout: 5_000 }).catch(() => found.push(`${where}: nothing says that it loads`));
-            else if (state === "error" && !WITHOUT_DATA.includes(path)) await page.getByText(t("problem.unavailable")).first().waitFor({ timeout: 10_000 }).catch(() => found.push(`${where}: nothing says what failed`));
+            if (state === "loading" && !WITHOUT_DATA.includes(path))
+              await page
+                .locator("[aria-busy=true]")
+                .first()
+                .waitFor({ timeout: 5_000 })
+                .catch(() => found.push(`${where}: nothing says that it loads`));
+            else if (state === "error" && !WITHOUT_DATA.includes(path))
+              await page
+                .getByText(t("problem.unavailable"))
+                .first()
+                .waitFor({ timeout: 10_000 })
+                .catch(() => found.push(`${where}: nothing says what failed`));
             else await page.waitForTimeout(350);
             // Placeholders appear after 200 ms.
             if (state === "loading") await page.waitForTimeout(250);
@@ -140,8 +203,14 @@ export const journeys = [
         await session.send("Network.enable");
         const scripts = new Set();
         let bytes = 0;
-        session.on("Network.responseReceived", ({ requestId, response }) => response.mimeType.includes("javascript") && scripts.add(requestId));
-        session.on("Network.loadingFinished", ({ requestId, encodedDataLength }) => scripts.has(requestId) && (bytes += encodedDataLength));
+        session.on(
+          "Network.responseReceived",
+          ({ requestId, response }) => response.mimeType.includes("javascript") && scripts.add(requestId),
+        );
+        session.on(
+          "Network.loadingFinished",
+          ({ requestId, encodedDataLength }) => scripts.has(requestId) && (bytes += encodedDataLength),
+        );
         await guest.page.goto(url + path);
         await guest.page.locator("#main h1").first().waitFor();
         await guest.page.waitForLoadState("networkidle").catch(() => {});
@@ -158,10 +227,20 @@ export const journeys = [
       opened.push(slow);
       const session = await slow.context.newCDPSession(slow.page);
       await session.send("Network.enable");
-      await session.send("Network.emulateNetworkConditions", { offline: false, latency: 100, downloadThroughput: 50_000, uploadThroughput: 50_000 });
+      await session.send("Network.emulateNetworkConditions", {
+        offline: false,
+        latency: 100,
+        downloadThroughput: 50_000,
+        uploadThroughput: 50_000,
+      });
       await slow.page.goto(url, { waitUntil: "commit" });
       const paint = await slow.page.evaluate(
-        () => new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0)).observe({ type: "paint", buffered: true })),
+        () =>
+          new Promise((resolve) =>
+            new PerformanceObserver((list) =>
+              resolve(list.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0),
+            ).observe({ type: "paint", buffered: true }),
+          ),
       );
       console.log(`      first contentful paint at ${paint.toFixed(0)} ms`);
       assert(paint > 0 && paint <= 3_000, `something is shown after ${paint} ms`);
@@ -181,10 +260,22 @@ export const journeys = [
       for (let round = 0; round < 5; round += 1) {
         await page.goto(`${url}/`);
         await page.getByText(t("home.needsMe")).waitFor();
-        paints.push(await page.evaluate(() => new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntries().at(-1)?.startTime ?? 0)).observe({ type: "largest-contentful-paint", buffered: true }))));
+        paints.push(
+          await page.evaluate(
+            () =>
+              new Promise((resolve) =>
+                new PerformanceObserver((list) => resolve(list.getEntries().at(-1)?.startTime ?? 0)).observe({
+                  type: "largest-contentful-paint",
+                  buffered: true,
+                }),
+              ),
+          ),
+        );
         await page.evaluate(() => {
           globalThis.longest = 0;
-          new PerformanceObserver((list) => list.getEntries().forEach((entry) => (globalThis.longest = Math.max(globalThis.longest, entry.duration)))).observe({ type: "event", durationThreshold: 16 });
+          new PerformanceObserver((list) =>
+            list.getEntries().forEach((entry) => (globalThis.longest = Math.max(globalThis.longest, entry.duration))),
+          ).observe({ type: "event", durationThreshold: 16 });
         });
         await page.locator(".nav a").nth(1).click();
         await page.getByRole("heading", { level: 1, name: t("nav.services") }).waitFor();
@@ -192,7 +283,8 @@ export const journeys = [
         presses.push(await page.evaluate(() => globalThis.longest));
       }
       const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)] ?? 0;
-      console.log(`      largest paint ${median(paints).toFixed(0)} ms, interaction ${median(presses).toFixed(0)} ms (medians of 5)`);
+      const [paint, press] = [median(paints), median(presses)];
+      console.log(`      largest paint ${paint.toFixed(0)} ms, interaction ${press.toFixed(0)} ms (medians of 5)`);
       assert(median(paints) <= 1_500, `the largest paint takes ${median(paints)} ms`);
       assert(median(presses) <= 200, `the interaction takes ${median(presses)} ms`);
     },
@@ -206,7 +298,11 @@ export const journeys = [
       const count = 10_000;
       await page.route(/\/api\/v1\/services(\?|$)/, async (route) => {
         const answer = await (await route.fetch()).json();
-        const items = Array.from({ length: count }, (_, number) => ({ ...answer.items[number % answer.items.length], id: `sv-${100_000 + number}`, name: `path ${number}` }));
+        const items = Array.from({ length: count }, (_, number) => ({
+          ...answer.items[number % answer.items.length],
+          id: `sv-${100_000 + number}`,
+          name: `path ${number}`,
+        }));
         await route.fulfill({ json: { ...answer, items, next: null, total: count } });
       });
       await page.goto(`${url}/services`);
@@ -264,7 +360,8 @@ export const journeys = [
       reads = 0;
       await update(Date.now() + 1_000 * seconds);
       const after = await heap();
-      console.log(`      ${before.toFixed(1)} MB before and ${after.toFixed(1)} MB after ${seconds} s of updates, ${reads} answers read`);
+      const grown = `${before.toFixed(1)} MB before and ${after.toFixed(1)} MB after ${seconds} s of updates`;
+      console.log(`      ${grown}, ${reads} answers read`);
       assert(reads > seconds / 10, `the page has read ${reads} answers`);
       assert(after - before <= 5, `the heap has grown by ${after - before} MB`);
     },
@@ -275,7 +372,11 @@ export const journeys = [
     run: async ({ as, url }) => {
       const { page, faults } = await as("ann");
       const foreign = [];
-      page.on("request", (request) => !request.url().startsWith(url) && !request.url().startsWith("blob:") && foreign.push(request.url()));
+      page.on(
+        "request",
+        (request) =>
+          !request.url().startsWith(url) && !request.url().startsWith("blob:") && foreign.push(request.url()),
+      );
       for (const path of ["/", "/attack", "/lan", "/filters", "/order", "/services", "/keys"]) {
         const answer = await page.goto(url + path);
         const policy = answer?.headers()["content-security-policy"] ?? "";

@@ -16,7 +16,10 @@ import { Loaded } from "../../src/ui/loaded";
 
 const { live } = vi.hoisted(() => ({ live: { connected: false, since: 0 } }));
 vi.mock("../../src/api/live", () => ({ useLive: () => live, LiveUpdates: () => null }));
-vi.mock("@tanstack/react-router", async (actual) => ({ ...(await actual<typeof import("@tanstack/react-router")>()), useNavigate: () => () => {} }));
+vi.mock("@tanstack/react-router", async (actual) => ({
+  ...(await actual<typeof import("@tanstack/react-router")>()),
+  useNavigate: () => () => {},
+}));
 
 const wrapper = ({ children }: { children: React.ReactNode }) => (
   <Localized language="en" messages={en}>
@@ -30,8 +33,19 @@ describe("a live region", () => {
 
   it("says its sentence once, while the time beside it passes", async () => {
     live.since = Date.now() - 10_000;
-    const change = { id: "ch-1", operation: "drain_trunk", confirm_until: new Date(Date.now() + 60_000).toISOString(), can_confirm: false } as unknown as Change;
-    const query = { data: 1, isError: true, error: new RequestError(undefined), dataUpdatedAt: Date.now() - 10_000, refetch: () => {} } as never;
+    const change = {
+      id: "ch-1",
+      operation: "drain_trunk",
+      confirm_until: new Date(Date.now() + 60_000).toISOString(),
+      can_confirm: false,
+    } as unknown as Change;
+    const query = {
+      data: 1,
+      isError: true,
+      error: new RequestError(undefined),
+      dataUpdatedAt: Date.now() - 10_000,
+      refetch: () => {},
+    } as never;
     const { container } = render(
       <>
         <StaleBanner />
@@ -40,7 +54,8 @@ describe("a live region", () => {
       </>,
       { wrapper },
     );
-    const spoken = () => [...container.querySelectorAll("[role=status], [role=alert]")].map((region) => region.textContent);
+    const spoken = () =>
+      [...container.querySelectorAll("[role=status], [role=alert]")].map((region) => region.textContent);
     const [before, text] = [spoken(), container.textContent];
     expect(before.length).toBe(3);
     await act(() => vi.advanceTimersByTimeAsync(3_000));

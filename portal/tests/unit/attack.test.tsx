@@ -15,7 +15,9 @@ const { navigate, address } = vi.hoisted(() => ({ navigate: vi.fn(), address: { 
 
 vi.mock("@tanstack/react-router", async (actual) => ({
   ...(await actual<typeof import("@tanstack/react-router")>()),
-  Link: ({ children, to, search }: { children: React.ReactNode; to: string; search?: Record<string, string> }) => <a href={search ? `${to}?${new URLSearchParams(search)}` : to}>{children}</a>,
+  Link: ({ children, to, search }: { children: React.ReactNode; to: string; search?: Record<string, string> }) => (
+    <a href={search ? `${to}?${new URLSearchParams(search)}` : to}>{children}</a>
+  ),
   useNavigate: () => navigate,
   useSearch: () => address.search,
 }));
@@ -39,13 +41,26 @@ describe("the rates to a destination", () => {
   const shown = (of: Traffic) => {
     const { container, unmount } = render(<Numbers traffic={of} />, { wrapper });
     const [passed, dropped] = container.querySelectorAll(".big-value");
-    const found = { passed: passed?.textContent, tone: passed?.getAttribute("data-tone"), dropped: dropped?.textContent, words: passed?.nextSibling?.textContent, chart: screen.getByRole("img").getAttribute("aria-label"), lines: container.querySelectorAll(".chart-usual").length };
+    const found = {
+      passed: passed?.textContent,
+      tone: passed?.getAttribute("data-tone"),
+      dropped: dropped?.textContent,
+      words: passed?.nextSibling?.textContent,
+      chart: screen.getByRole("img").getAttribute("aria-label"),
+      lines: container.querySelectorAll(".chart-usual").length,
+    };
     unmount();
     return found;
   };
 
   it("are those of the last half minute, and not of the last minute of the chart", () => {
-    expect(shown(traffic(9e9, 6e9, 2.5e8))).toMatchObject({ passed: "3\u00a0Gbit/s", dropped: "6\u00a0Gbit/s", tone: "bad", words: "arrives, 12 times the usual rate", lines: 1 });
+    expect(shown(traffic(9e9, 6e9, 2.5e8))).toMatchObject({
+      passed: "3\u00a0Gbit/s",
+      dropped: "6\u00a0Gbit/s",
+      tone: "bad",
+      words: "arrives, 12 times the usual rate",
+      lines: 1,
+    });
     expect(shown(traffic(9e9, 8.8e9, 2.5e8)).tone, "filters drop the attack").toBe("ok");
   });
 
@@ -56,7 +71,10 @@ describe("the rates to a destination", () => {
     const cells = [...container.querySelectorAll(".chart-table td")].map((cell) => cell.textContent);
     expect(cells.slice(-2)).toEqual([en["chart.unknown"], en["chart.unknown"]]);
     const points = container.querySelector(".chart-line")?.getAttribute("points")?.split(" ") ?? [];
-    expect(points.map((point) => point.split(",")[0]), "the line begins where the measurement begins").toEqual(["300.0", "600.0"]);
+    expect(
+      points.map((point) => point.split(",")[0]),
+      "the line begins where the measurement begins",
+    ).toEqual(["300.0", "600.0"]);
     unmount();
   });
 
@@ -69,9 +87,26 @@ describe("the rates to a destination", () => {
 });
 
 it("a filter that could not be extended says why", async () => {
-  const stale = new RequestError({ type: "https://ix.example/problems/stale", title: "stale", status: 412, detail: "the filter has changed" });
+  const stale = new RequestError({
+    type: "https://ix.example/problems/stale",
+    title: "stale",
+    status: 412,
+    detail: "the filter has changed",
+  });
   const extend = vi.spyOn(filterOrder, "extend").mockRejectedValue(stale);
-  const filter = { id: "fi-1", matching: "to 203.0.113.7/32", destination: "203.0.113.7/32", action: "drop", rate_kbps: null, counter: null, order: null, expires: new Date(Date.now() + 600_000).toISOString(), revision: 7, can: ["write_filter"], state: "active" } as unknown as Filter;
+  const filter = {
+    id: "fi-1",
+    matching: "to 203.0.113.7/32",
+    destination: "203.0.113.7/32",
+    action: "drop",
+    rate_kbps: null,
+    counter: null,
+    order: null,
+    expires: new Date(Date.now() + 600_000).toISOString(),
+    revision: 7,
+    can: ["write_filter"],
+    state: "active",
+  } as unknown as Filter;
   render(<ActiveRules filters={[filter]} done={() => {}} />, { wrapper });
   fireEvent.click(screen.getByRole("button", { name: en["attack.extend"] }));
   expect((await screen.findByRole("alert")).textContent).toContain(en["problem.stale"]);
@@ -89,18 +124,46 @@ it("one hour more of a filter is said in a sentence and can be undone", async ()
   const [sentence, undo] = done.mock.calls[0] as [string, () => Promise<unknown>];
   expect(sentence).toContain("to fi-1");
   await undo();
-  expect(extend.mock.calls).toEqual([["fi-1", 7, 70], ["fi-1", 9, 10]]);
+  expect(extend.mock.calls).toEqual([
+    ["fi-1", 7, 70],
+    ["fi-1", 9, 10],
+  ]);
   extend.mockRestore();
   vi.unstubAllGlobals();
 });
 
 const rule = (id: string): Filter =>
-  ({ id, matching: `to ${id}`, destination: "203.0.113.7/32", action: "drop", rate_kbps: null, counter: null, order: { destination: id }, expires: new Date(Date.now() + 600_000).toISOString(), revision: 7, can: ["write_filter"], state: "active" }) as unknown as Filter;
+  ({
+    id,
+    matching: `to ${id}`,
+    destination: "203.0.113.7/32",
+    action: "drop",
+    rate_kbps: null,
+    counter: null,
+    order: { destination: id },
+    expires: new Date(Date.now() + 600_000).toISOString(),
+    revision: 7,
+    can: ["write_filter"],
+    state: "active",
+  }) as unknown as Filter;
 
 it("filters that were removed before a failure can be made again, each once", async () => {
-  const failure = new RequestError({ type: "https://ix.example/problems/unavailable", title: "", status: 503, detail: "x" });
-  const remove = vi.spyOn(filterOrder, "remove").mockResolvedValueOnce({} as never).mockResolvedValueOnce({} as never).mockRejectedValueOnce(failure);
-  const create = vi.spyOn(filterOrder, "create").mockResolvedValueOnce({} as never).mockRejectedValueOnce(failure).mockResolvedValue({} as never);
+  const failure = new RequestError({
+    type: "https://ix.example/problems/unavailable",
+    title: "",
+    status: 503,
+    detail: "x",
+  });
+  const remove = vi
+    .spyOn(filterOrder, "remove")
+    .mockResolvedValueOnce({} as never)
+    .mockResolvedValueOnce({} as never)
+    .mockRejectedValueOnce(failure);
+  const create = vi
+    .spyOn(filterOrder, "create")
+    .mockResolvedValueOnce({} as never)
+    .mockRejectedValueOnce(failure)
+    .mockResolvedValue({} as never);
   const done = vi.fn();
   render(<ActiveRules filters={["fi-1", "fi-2", "fi-3"].map(rule)} done={done} />, { wrapper });
   fireEvent.click(screen.getByRole("button", { name: en["attack.stopAll"] }));
@@ -118,7 +181,15 @@ it("filters that were removed before a failure can be made again, each once", as
 });
 
 describe("the screen", () => {
-  const traffic = (prefix: string): Traffic => ({ target: { prefix, bits_per_s: 1e9, usual_bits_per_s: 0 }, dropped_bits_per_s: 0, packets_per_s: 1, error_percent: 2, minutes: [], breakdown: [], suggestions: [] });
+  const traffic = (prefix: string): Traffic => ({
+    target: { prefix, bits_per_s: 1e9, usual_bits_per_s: 0 },
+    dropped_bits_per_s: 0,
+    packets_per_s: 1,
+    error_percent: 2,
+    minutes: [],
+    breakdown: [],
+    suggestions: [],
+  });
   const screenOf = (client: ReturnType<typeof newQueryClient>) => (
     <Localized language="en" messages={en}>
       <QueryClientProvider client={client}>
@@ -126,7 +197,11 @@ describe("the screen", () => {
       </QueryClientProvider>
     </Localized>
   );
-  const targets = ["203.0.113.7/32", "203.0.113.8/32"].map((prefix) => ({ prefix, bits_per_s: 1e9, usual_bits_per_s: 0 }));
+  const targets = ["203.0.113.7/32", "203.0.113.8/32"].map((prefix) => ({
+    prefix,
+    bits_per_s: 1e9,
+    usual_bits_per_s: 0,
+  }));
 
   it("stays at the target that was the first", async () => {
     vi.stubGlobal("fetch", () => new Promise(() => {}));
@@ -134,7 +209,9 @@ describe("the screen", () => {
     client.setQueryData(["attack", ""], { targets, traffic: null });
     address.search = {};
     render(screenOf(client));
-    await waitFor(() => expect(navigate).toHaveBeenCalledWith({ to: "/attack", search: { target: "203.0.113.7/32" }, replace: true }));
+    await waitFor(() =>
+      expect(navigate).toHaveBeenCalledWith({ to: "/attack", search: { target: "203.0.113.7/32" }, replace: true }),
+    );
     navigate.mockClear();
     vi.unstubAllGlobals();
   });
@@ -157,8 +234,22 @@ describe("the screen", () => {
   it("keeps the suggestion of an open dialog when the next read brings other ones", async () => {
     vi.stubGlobal("fetch", () => new Promise(() => {}));
     const create = vi.spyOn(filterOrder, "create").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
-    const suggestion = (port: number) => ({ matching: `source port ${port}`, why: "", coded: [], covers: 1, collateral: 0, order: { action: "drop", destination: "203.0.113.7/32", source_ports: [{ first: port, last: port }] } });
-    const read = (bits_per_s: number, ...ports: number[]) => ({ targets, traffic: { ...traffic("203.0.113.7/32"), target: { prefix: "203.0.113.7/32", bits_per_s, usual_bits_per_s: 0 }, suggestions: ports.map(suggestion) } });
+    const suggestion = (port: number) => ({
+      matching: `source port ${port}`,
+      why: "",
+      coded: [],
+      covers: 1,
+      collateral: 0,
+      order: { action: "drop", destination: "203.0.113.7/32", source_ports: [{ first: port, last: port }] },
+    });
+    const read = (bits_per_s: number, ...ports: number[]) => ({
+      targets,
+      traffic: {
+        ...traffic("203.0.113.7/32"),
+        target: { prefix: "203.0.113.7/32", bits_per_s, usual_bits_per_s: 0 },
+        suggestions: ports.map(suggestion),
+      },
+    });
     const client = newQueryClient();
     client.setQueryData(["attack", ""], { targets, traffic: null });
     client.setQueryData(["attack", "203.0.113.7/32"], read(1e9, 123));
@@ -166,7 +257,10 @@ describe("the screen", () => {
     const { container } = render(screenOf(client));
     fireEvent.click(screen.getByText(en["attack.drop"]));
     const dialog = () => document.querySelector("[role=dialog]");
-    for (const [next, rate] of [[read(2e9, 19), "2\u00a0Gbit/s"], [read(3e9), "3\u00a0Gbit/s"]] as const) {
+    for (const [next, rate] of [
+      [read(2e9, 19), "2\u00a0Gbit/s"],
+      [read(3e9), "3\u00a0Gbit/s"],
+    ] as const) {
       act(() => void client.setQueryData(["attack", "203.0.113.7/32"], next));
       await waitFor(() => expect(container.querySelector(".big-value")?.textContent).toBe(rate));
       expect(dialog()?.textContent).toContain("source port 123");
@@ -179,13 +273,23 @@ describe("the screen", () => {
     vi.unstubAllGlobals();
   });
 
-  it("suggests limits while the usual traffic is unknown, and a suggestion is gone when its filter is made", async () => {
+  it("suggests limits while the usual traffic is unknown; a suggestion is gone when its filter is made", async () => {
     vi.stubGlobal("fetch", () => new Promise(() => {}));
     const create = vi.spyOn(filterOrder, "create").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
-    const suggestion = { matching: "udp", why: "", coded: [], covers: 0.98, collateral: null, order: { destination: "203.0.113.7/32", protocol: 17, action: "shape", rate_kbps: 40_000 } };
+    const suggestion = {
+      matching: "udp",
+      why: "",
+      coded: [],
+      covers: 0.98,
+      collateral: null,
+      order: { destination: "203.0.113.7/32", protocol: 17, action: "shape", rate_kbps: 40_000 },
+    };
     const client = newQueryClient();
     client.setQueryData(["attack", ""], { targets, traffic: null });
-    client.setQueryData(["attack", "203.0.113.7/32"], { targets, traffic: { ...traffic("203.0.113.7/32"), suggestions: [suggestion] } });
+    client.setQueryData(["attack", "203.0.113.7/32"], {
+      targets,
+      traffic: { ...traffic("203.0.113.7/32"), suggestions: [suggestion] },
+    });
     address.search = { target: "203.0.113.7/32" };
     render(screenOf(client));
     expect(screen.getByText(en["attack.collateralUnknown"])).toBeTruthy();
@@ -206,10 +310,34 @@ describe("the screen", () => {
 
 it("tasks of one object are told apart", () => {
   const error = vi.spyOn(console, "error").mockImplementation(() => {});
-  const task = (task: string, name: string, until: string | null = null): Task => ({ task, object: "ac-1", name, account: null, severity: "error", until, since: null, members: null });
-  render(<Tasks tasks={[task("attack", "203.0.113.7/32"), task("attack", "203.0.113.8/32"), task("mac_ends", "LAN", "2026-11-24T01:00:00Z"), task("mac_ends", "LAN", "2026-11-24T01:00:00Z")]} />, { wrapper });
+  const task = (task: string, name: string, until: string | null = null): Task => ({
+    task,
+    object: "ac-1",
+    name,
+    account: null,
+    severity: "error",
+    until,
+    since: null,
+    members: null,
+  });
+  render(
+    <Tasks
+      tasks={[
+        task("attack", "203.0.113.7/32"),
+        task("attack", "203.0.113.8/32"),
+        task("mac_ends", "LAN", "2026-11-24T01:00:00Z"),
+        task("mac_ends", "LAN", "2026-11-24T01:00:00Z"),
+      ]}
+    />,
+    { wrapper },
+  );
   expect(screen.getAllByRole("listitem").length).toBe(4);
-  expect(screen.getAllByRole("link").map((link) => link.getAttribute("href"))).toEqual(["/attack?target=203.0.113.7%2F32", "/attack?target=203.0.113.8%2F32", "/lan", "/lan"]);
+  expect(screen.getAllByRole("link").map((link) => link.getAttribute("href"))).toEqual([
+    "/attack?target=203.0.113.7%2F32",
+    "/attack?target=203.0.113.8%2F32",
+    "/lan",
+    "/lan",
+  ]);
   expect(error).not.toHaveBeenCalled();
   error.mockRestore();
 });

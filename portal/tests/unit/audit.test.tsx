@@ -22,8 +22,11 @@ it("a search of the audit chain ends when another one begins, and when the scree
   // Each request looks at a part of the chain and finds nothing, so that another one follows.
   vi.stubGlobal("fetch", (request: Request) => {
     asked.push(request);
-    if (asked.length % 3 !== 0) return Promise.resolve(Response.json({ items: [], next: String(asked.length), total: 0 }));
-    return new Promise((_, reject) => request.signal.addEventListener("abort", () => reject(new DOMException("", "AbortError"))));
+    if (asked.length % 3 !== 0)
+      return Promise.resolve(Response.json({ items: [], next: String(asked.length), total: 0 }));
+    return new Promise((_, reject) =>
+      request.signal.addEventListener("abort", () => reject(new DOMException("", "AbortError"))),
+    );
   });
   const queries = newQueryClient();
   const page = () => (

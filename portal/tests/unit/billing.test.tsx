@@ -16,7 +16,16 @@ vi.mock("@tanstack/react-router", async (actual) => ({
   useNavigate: () => page.navigate,
   useSearch: () => page.search,
 }));
-vi.mock("../../src/app/shell", () => ({ useIsStaff: () => page.operator, useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: page.operator, can: ["read_traffic"] }) }));
+vi.mock("../../src/app/shell", () => ({
+  useIsStaff: () => page.operator,
+  useMe: () => ({
+    user: "us-1",
+    account: { id: "ac-1", name: "Aoba", asns: [] },
+    roles: [],
+    operator: page.operator,
+    can: ["read_traffic"],
+  }),
+}));
 
 beforeEach(() => {
   page.search = {};
@@ -49,7 +58,13 @@ function show(rows: BillingRow[], more: { measured?: boolean; frozen?: boolean; 
   const queries = newQueryClient();
   const month = typeof page.search["month"] === "string" ? page.search["month"] : undefined;
   queries.setQueryData(billingQuery(undefined).queryKey, { measured: true, frozen: false, month: "2027-03", rows: [] });
-  queries.setQueryData(billingQuery(month).queryKey, { measured: true, frozen: false, month: "2026-11", rows, ...more });
+  queries.setQueryData(billingQuery(month).queryKey, {
+    measured: true,
+    frozen: false,
+    month: "2026-11",
+    rows,
+    ...more,
+  });
   render(
     <Localized language="en" messages={en}>
       <QueryClientProvider client={queries}>
@@ -59,21 +74,28 @@ function show(rows: BillingRow[], more: { measured?: boolean; frozen?: boolean; 
   );
 }
 
-const cell = (row: HTMLElement, title: string) => [...row.querySelectorAll("td")].find((cell) => cell.getAttribute("data-label") === title)?.textContent;
+const cell = (row: HTMLElement, title: string) =>
+  [...row.querySelectorAll("td")].find((cell) => cell.getAttribute("data-label") === title)?.textContent;
 
 it("a month that has ended is final, the present one is not, and its file is beside it", () => {
   page.search = { month: "2026-10" };
   show([ROW], { frozen: true, month: "2026-10" });
   expect(screen.getByText(en["billing.frozen"])).toBeDefined();
   expect(screen.queryByText(en["billing.open"])).toBeNull();
-  expect(screen.getByRole("link", { name: en["act.csv"] }).getAttribute("href")).toBe("/api/v1/billing.csv?month=2026-10");
+  expect(screen.getByRole("link", { name: en["act.csv"] }).getAttribute("href")).toBe(
+    "/api/v1/billing.csv?month=2026-10",
+  );
 });
 
 it("a figure has both directions and both families, what is billed, and what is not known is no zero", () => {
   show([ROW]);
   expect(screen.getByText(en["billing.open"])).toBeDefined();
   const row = screen.getByRole("row", { name: /aoba-ote/ });
-  expect([en["connection.in"], en["connection.out"], en["billing.billed"]].map((title) => cell(row, title))).toEqual(["2\u00a0Gbit/s", "3\u00a0Gbit/s", "3\u00a0Gbit/s"]);
+  expect([en["connection.in"], en["connection.out"], en["billing.billed"]].map((title) => cell(row, title))).toEqual([
+    "2\u00a0Gbit/s",
+    "3\u00a0Gbit/s",
+    "3\u00a0Gbit/s",
+  ]);
   expect(cell(row, `${en["connection.in"]}, IPv6`)).toBe(en["chart.unknown"]);
   expect(cell(row, `${en["connection.out"]}, IPv6`)).toBe("1\u00a0Gbit/s");
 });
@@ -101,7 +123,10 @@ it("an exchange without series says so, and offers no file", () => {
 });
 
 it("months are the present one of the exchange and the twelve before it, and a choice goes to the address", () => {
-  expect(months("2026-01")).toEqual(["2026-01", ...Array.from({ length: 12 }, (_, index) => `2025-${String(12 - index).padStart(2, "0")}`)]);
+  expect(months("2026-01")).toEqual([
+    "2026-01",
+    ...Array.from({ length: 12 }, (_, index) => `2025-${String(12 - index).padStart(2, "0")}`),
+  ]);
   page.search = { month: "2026-10" };
   show([ROW], { month: "2026-10" });
   fireEvent.click(screen.getByRole("button", { name: new RegExp(en["billing.month"]) }));
@@ -112,5 +137,6 @@ it("months are the present one of the exchange and the twelve before it, and a c
 
 it("the month of an address is a month and nothing else", () => {
   expect(parseBillingSearch({ month: "2026-11", other: 1 })).toEqual({ month: "2026-11" });
-  for (const wrong of ["2026-13", "2026-1", 2026, ["2026-11"], "x"]) expect(parseBillingSearch({ month: wrong })).toEqual({});
+  for (const wrong of ["2026-13", "2026-1", 2026, ["2026-11"], "x"])
+    expect(parseBillingSearch({ month: wrong })).toEqual({});
 });

@@ -17,7 +17,10 @@ vi.mock("@tanstack/react-router", async (actual) => ({
   useSearch: () => ({}),
   Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
 }));
-vi.mock("../../src/app/shell", () => ({ useIsStaff: () => false, useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }) }));
+vi.mock("../../src/app/shell", () => ({
+  useIsStaff: () => false,
+  useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }),
+}));
 
 afterEach(() => vi.unstubAllGlobals());
 

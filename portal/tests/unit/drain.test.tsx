@@ -20,22 +20,43 @@ const page = (queries: ReturnType<typeof newQueryClient>, shown: React.ReactNode
     <QueryClientProvider client={queries}>{shown}</QueryClientProvider>
   </Localized>
 );
-const failure = new RequestError({ type: "https://ix.example/problems/unavailable", title: "", status: 503, detail: "x" });
+const failure = new RequestError({
+  type: "https://ix.example/problems/unavailable",
+  title: "",
+  status: 503,
+  detail: "x",
+});
 
 afterEach(() => vi.unstubAllGlobals());
 
 it("a drain is confirmed when its effect is known, and says why a dry run is refused", async () => {
-  const impact: Impact = { services: [], members: [], carrier: null, contracted_mbps: 0, capacity_mbps: 0 } as unknown as Impact;
+  const impact: Impact = {
+    services: [],
+    members: [],
+    carrier: null,
+    contracted_mbps: 0,
+    capacity_mbps: 0,
+  } as unknown as Impact;
   let answer: (response: Response) => void = () => {};
   vi.stubGlobal("fetch", () => new Promise<Response>((resolve) => (answer = resolve)));
   const drain = vi.spyOn(order, "drain").mockRejectedValue(failure);
-  const trunk = { id: "tr-1", name: "t1", drained: false, services: 3, revision: 1, can: ["drain_trunk"] } as unknown as Trunk;
+  const trunk = {
+    id: "tr-1",
+    name: "t1",
+    drained: false,
+    services: 3,
+    revision: 1,
+    can: ["drain_trunk"],
+  } as unknown as Trunk;
   render(page(newQueryClient(), <DrainTrunk trunk={trunk} />));
   fireEvent.click(screen.getByRole("button", { name: en["fabric.drain"] }));
   expect((await screen.findByRole("alert")).textContent).toContain(en["problem.unavailable"].split("{")[0]);
   const confirm = () => fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body);
   confirm();
-  expect(drain.mock.calls.map(([, , , , dryRun]) => dryRun), "only the dry run was ordered").toEqual([true]);
+  expect(
+    drain.mock.calls.map(([, , , , dryRun]) => dryRun),
+    "only the dry run was ordered",
+  ).toEqual([true]);
   answer(Response.json(impact));
   await waitFor(() => {
     confirm();
@@ -45,9 +66,18 @@ it("a drain is confirmed when its effect is known, and says why a dry run is ref
 });
 
 it("an open dialog keeps its act and its revision when another operator is faster", async () => {
-  vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ services: [], members: [], carrier: null, contracted_mbps: 0, capacity_mbps: 0 })));
+  vi.stubGlobal("fetch", () =>
+    Promise.resolve(Response.json({ services: [], members: [], carrier: null, contracted_mbps: 0, capacity_mbps: 0 })),
+  );
   const drain = vi.spyOn(order, "drain").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
-  const trunk = { id: "tr-1", name: "t1", drained: false, services: 3, revision: 1, can: ["drain_trunk"] } as unknown as Trunk;
+  const trunk = {
+    id: "tr-1",
+    name: "t1",
+    drained: false,
+    services: 3,
+    revision: 1,
+    can: ["drain_trunk"],
+  } as unknown as Trunk;
   const drained = { ...trunk, drained: true, revision: 2 };
   const queries = newQueryClient();
   const { rerender } = render(page(queries, <DrainTrunk trunk={trunk} />));

@@ -12,7 +12,13 @@ vi.mock("../../src/app/shell", () => ({ useMe: () => ({}) }));
 afterEach(() => vi.unstubAllGlobals());
 
 it("a text that is no port is an error at its field, and no packet without a port is asked", async () => {
-  expect([parsePort(""), parsePort(" 53 "), parsePort("dns"), parsePort("53,80"), parsePort("65536")]).toEqual([null, 53, undefined, undefined, undefined]);
+  expect([parsePort(""), parsePort(" 53 "), parsePort("dns"), parsePort("53,80"), parsePort("65536")]).toEqual([
+    null,
+    53,
+    undefined,
+    undefined,
+    undefined,
+  ]);
   const asked: string[] = [];
   vi.stubGlobal("fetch", (request: Request) => {
     asked.push(new URL(request.url).search);

@@ -11,11 +11,18 @@ import { SignIn } from "../../src/screens/signin";
 import { RouterConfig } from "../../src/ui/routerconfig";
 
 const { load } = vi.hoisted(() => ({ load: { fails: false } }));
-vi.mock("@tanstack/react-router", async (actual) => ({ ...(await actual<typeof import("@tanstack/react-router")>()), useNavigate: () => () => {} }));
+vi.mock("@tanstack/react-router", async (actual) => ({
+  ...(await actual<typeof import("@tanstack/react-router")>()),
+  useNavigate: () => () => {},
+}));
 vi.mock("../../src/app/shell", () => ({ useMe: () => ({ operator: false }) }));
 vi.mock("../../src/i18n/messages", async (actual) => {
   const real = await actual<typeof import("../../src/i18n/messages")>();
-  return { ...real, loadMessages: (language: "en" | "ja" | "ko") => (load.fails ? Promise.reject(new TypeError("404")) : real.loadMessages(language)) };
+  return {
+    ...real,
+    loadMessages: (language: "en" | "ja" | "ko") =>
+      load.fails ? Promise.reject(new TypeError("404")) : real.loadMessages(language),
+  };
 });
 
 afterEach(() => {

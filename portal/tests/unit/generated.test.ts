@@ -5,7 +5,10 @@ import { readFileSync } from "node:fs";
 import openapiTS, { astToString } from "openapi-typescript";
 import { expect, it } from "vitest";
 
-type Document = { paths: Record<string, Record<string, { operationId?: string }>>; components: { schemas: Record<string, { discriminator?: { mapping: Record<string, string> } }> } };
+type Document = {
+  paths: Record<string, Record<string, { operationId?: string }>>;
+  components: { schemas: Record<string, { discriminator?: { mapping: Record<string, string> } }> };
+};
 
 it("a generated client has every operation and every variant", { timeout: 60_000 }, async () => {
   const text = readFileSync(new URL("../../openapi.json", import.meta.url), "utf8");
@@ -18,7 +21,9 @@ it("a generated client has every operation and every variant", { timeout: 60_000
   const operations = client.slice(client.indexOf("export interface operations"));
   const generated = [...operations.matchAll(/^ {4}"?(\w+)"?: \{$/gm)].map((found) => found[1]);
   expect(generated.sort()).toEqual(expected.sort());
-  const variants = Object.values(document.components.schemas).flatMap((schema) => Object.values(schema.discriminator?.mapping ?? {}));
+  const variants = Object.values(document.components.schemas).flatMap((schema) =>
+    Object.values(schema.discriminator?.mapping ?? {}),
+  );
   expect(variants.length).toBeGreaterThan(2);
   for (const variant of variants) expect(client).toContain(`${variant.split("/").at(-1)}: {`);
 });

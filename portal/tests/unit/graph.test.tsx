@@ -1,4 +1,5 @@
-// Graphs over time: gaps are gaps, the sentence and the table say what the drawing shows, and the address keeps the period.
+// Graphs over time: gaps are gaps, the sentence and the table say what the drawing shows, and the address keeps the
+// period.
 import { QueryClientProvider } from "@tanstack/react-query";
 import { fireEvent, render, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
@@ -33,7 +34,17 @@ const wrapper = ({ children }: { children: React.ReactNode }) => (
 const DIRECTIONS = { in: "Sent", out: "Received" };
 
 function line(measure: string, average: (number | null)[], more: Partial<GraphLine> = {}): GraphLine {
-  return { object: "cn-1", name: "aoba-ote", measure, unit: "bit/s", sampled: false, average, peak: average, coverage: average.map((value) => (value === null ? 0 : 1)), ...more };
+  return {
+    object: "cn-1",
+    name: "aoba-ote",
+    measure,
+    unit: "bit/s",
+    sampled: false,
+    average,
+    peak: average,
+    coverage: average.map((value) => (value === null ? 0 : 1)),
+    ...more,
+  };
 }
 
 function graph(lines: GraphLine[], more: Partial<Graph> = {}): Graph {
@@ -44,7 +55,12 @@ describe("the drawing", () => {
   it("has a gap where nothing is known, and no zero", () => {
     expect(stretches([1, 2, null, null, 4, 4], 4).length).toBe(2);
     expect(stretches([null, null], 4)).toEqual([]);
-    expect(stretches([0, 0], 4)[0]?.split(" ").map((point) => point.split(",")[1]), "zero is at the bottom").toEqual(["150.0", "150.0"]);
+    expect(
+      stretches([0, 0], 4)[0]
+        ?.split(" ")
+        .map((point) => point.split(",")[1]),
+      "zero is at the bottom",
+    ).toEqual(["150.0", "150.0"]);
   });
 
   it("shows a stretch of one point", () => {
@@ -56,7 +72,10 @@ describe("the drawing", () => {
 
 it("the sentence has the peak with its time, the average of the known time, and its share", () => {
   const lines = [line("in", [1e9, 3e9, null, null], { peak: [1e9, 5e9, null, null], coverage: [1, 0.5, 0, 0] })];
-  const { container } = render(<GraphChart graph={graph(lines)} lines={lines} directions={DIRECTIONS} name="aoba-ote" />, { wrapper });
+  const { container } = render(
+    <GraphChart graph={graph(lines)} lines={lines} directions={DIRECTIONS} name="aoba-ote" />,
+    { wrapper },
+  );
   const time = new Intl.DateTimeFormat("en", { timeStyle: "short" }).format(new Date("2026-11-28T12:05:00.000Z"));
   // (1 Gbit/s of 5 minutes and 3 Gbit/s of 2.5 minutes) are 1.67 Gbit/s on average.
   const sentence = `Sent: peak 5\u00a0Gbit/s at ${time}, average 1.67\u00a0Gbit/s, known for 37.5% of the time.`;
@@ -66,19 +85,29 @@ it("the sentence has the peak with its time, the average of the known time, and 
 
 it("a line of which nothing is known says so, and draws nothing", () => {
   const lines = [line("in", [null, null])];
-  const { container } = render(<GraphChart graph={graph(lines)} lines={lines} directions={DIRECTIONS} name="x" />, { wrapper });
+  const { container } = render(<GraphChart graph={graph(lines)} lines={lines} directions={DIRECTIONS} name="x" />, {
+    wrapper,
+  });
   expect(screen.getByRole("img").getAttribute("aria-label")).toBe("Sent: nothing is known of this time.");
   expect(container.querySelector("polyline")).toBeNull();
 });
 
 it("the table has each point, the newest first, IPv4 and IPv6 apart, and peaks of what is counted", () => {
-  const lines = [line("in", [1e6, 2e6, null]), line("in_ipv4", [7e5, 1e6, null], { sampled: true }), line("in_ipv6", [3e5, 1e6, null], { sampled: true })];
+  const lines = [
+    line("in", [1e6, 2e6, null]),
+    line("in_ipv4", [7e5, 1e6, null], { sampled: true }),
+    line("in_ipv6", [3e5, 1e6, null], { sampled: true }),
+  ];
   render(<GraphChart graph={graph(lines)} lines={lines} directions={DIRECTIONS} name="x" />, { wrapper });
   expect(screen.queryByRole("table"), "long tables are made when they are opened").toBeNull();
   const details = screen.getByText(en["chart.table"]).closest("details") as HTMLDetailsElement;
   details.open = true;
   fireEvent(details, new Event("toggle"));
-  const rows = screen.getAllByRole("row").map((row) => within(row).getAllByRole(row.querySelector("td") ? "cell" : "columnheader").map((cell) => cell.textContent));
+  const rows = screen.getAllByRole("row").map((row) =>
+    within(row)
+      .getAllByRole(row.querySelector("td") ? "cell" : "columnheader")
+      .map((cell) => cell.textContent),
+  );
   expect(rows[0]).toEqual([en["graph.time"], "Sent", "Sent, IPv4", "Sent, IPv6", "Sent, peak"]);
   expect(rows.slice(1)).toEqual([
     Array(4).fill(en["chart.unknown"]),
@@ -88,9 +117,15 @@ it("the table has each point, the newest first, IPv4 and IPv6 apart, and peaks o
 });
 
 it("round-trip times are milliseconds", () => {
-  expect([formatMicros(870, "en"), formatMicros(1_400, "en"), formatMicros(2_500_000, "en")]).toEqual(["870\u00a0µs", "1.4\u00a0ms", "2.5\u00a0s"]);
+  expect([formatMicros(870, "en"), formatMicros(1_400, "en"), formatMicros(2_500_000, "en")]).toEqual([
+    "870\u00a0µs",
+    "1.4\u00a0ms",
+    "2.5\u00a0s",
+  ]);
   const lines = [line("round_trip", [1_400, 1_500], { unit: "us" })];
-  render(<GraphChart graph={graph(lines)} lines={lines} directions={DIRECTIONS} name="Otemachi – Makuhari" />, { wrapper });
+  render(<GraphChart graph={graph(lines)} lines={lines} directions={DIRECTIONS} name="Otemachi – Makuhari" />, {
+    wrapper,
+  });
   expect(screen.getByRole("img").getAttribute("aria-label")).toContain(`${en["graph.roundTrip"]}: peak 1.5\u00a0ms`);
 });
 
@@ -105,7 +140,11 @@ describe("several objects", () => {
   ];
 
   it("are apart, also those that the reader may not know", () => {
-    expect(byObject(peers).map(({ name, lines }) => [name, lines.map((one) => one.average[0])])).toEqual([["Borealis", [1, 2]], ["", [3, 4]], ["", [5, 6]]]);
+    expect(byObject(peers).map(({ name, lines }) => [name, lines.map((one) => one.average[0])])).toEqual([
+      ["Borealis", [1, 2]],
+      ["", [3, 4]],
+      ["", [5, 6]],
+    ]);
   });
 
   it("are chosen by name, and the heaviest is shown first", () => {
@@ -119,7 +158,10 @@ describe("several objects", () => {
   });
 
   it("without series and without traffic say which of both it is", () => {
-    const { rerender } = render(<GraphOfObjects graph={graph([], { measured: false })} directions={DIRECTIONS} choose="" />, { wrapper });
+    const { rerender } = render(
+      <GraphOfObjects graph={graph([], { measured: false })} directions={DIRECTIONS} choose="" />,
+      { wrapper },
+    );
     expect(screen.getByText(en["graph.off"])).toBeDefined();
     rerender(<GraphOfObjects graph={graph([])} directions={DIRECTIONS} choose="" />);
     expect(screen.getByText(en["graph.empty"])).toBeDefined();
@@ -128,7 +170,12 @@ describe("several objects", () => {
 
 describe("the period", () => {
   it("is one of four, and a day in an address without it", () => {
-    expect(["day", "week", "month", "year"].map((period) => parsePeriod({ period }).period)).toEqual(["day", "week", "month", "year"]);
+    expect(["day", "week", "month", "year"].map((period) => parsePeriod({ period }).period)).toEqual([
+      "day",
+      "week",
+      "month",
+      "year",
+    ]);
     for (const wrong of ["decade", 7, ["week"], undefined]) expect(parsePeriod({ period: wrong })).toEqual({});
   });
 
@@ -136,7 +183,11 @@ describe("the period", () => {
     const asked: string[] = [];
     vi.stubGlobal("fetch", (request: Request) => {
       asked.push(new URL(request.url).pathname + new URL(request.url).search);
-      return Promise.resolve(new Response(JSON.stringify(graph([line("in", [1e6]), line("out", [2e6])], { period: "week" })), { headers: { "content-type": "application/json" } }));
+      return Promise.resolve(
+        new Response(JSON.stringify(graph([line("in", [1e6]), line("out", [2e6])], { period: "week" })), {
+          headers: { "content-type": "application/json" },
+        }),
+      );
     });
     router.search = { period: "week", q: "kept" };
     render(<Graphs of={{ kind: "connections", id: "cn-1" }} directions={DIRECTIONS} isOpen />, { wrapper });

@@ -12,7 +12,13 @@ import { People } from "../../src/screens/people";
 import { Leave } from "../../src/ui/leave";
 
 vi.mock("../../src/app/shell", () => ({
-  useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: ["create_user"] }),
+  useMe: () => ({
+    user: "us-1",
+    account: { id: "ac-1", name: "Aoba", asns: [] },
+    roles: [],
+    operator: false,
+    can: ["create_user"],
+  }),
 }));
 
 afterEach(() => {
@@ -40,8 +46,18 @@ function confirm(name: string): string {
   return text;
 }
 
-const end = (can: string[]) => ({ id: "nc-7", account: AOBA, own: true, site: "Tokyo", connection: { id: "cn-1", name: "aoba-tokyo", ports: ["1"] }, revision: 4, can }) as unknown as End;
-const service = (kind: string, account: typeof AOBA) => ({ id: "sv-1", name: "backbone", kind, account }) as unknown as Service;
+const end = (can: string[]) =>
+  ({
+    id: "nc-7",
+    account: AOBA,
+    own: true,
+    site: "Tokyo",
+    connection: { id: "cn-1", name: "aoba-tokyo", ports: ["1"] },
+    revision: 4,
+    can,
+  }) as unknown as End;
+const service = (kind: string, account: typeof AOBA) =>
+  ({ id: "sv-1", name: "backbone", kind, account }) as unknown as Service;
 
 it("an account leaves a LAN by its own end, at the revision that it has read", async () => {
   const leave = vi.spyOn(order, "leave").mockResolvedValue({} as never);
@@ -70,7 +86,15 @@ it("an account does not leave its own path, which it deletes, nor an end of anot
 it("an administrator removes a person of the account, and never himself", async () => {
   vi.stubGlobal("fetch", () => new Promise(() => {}));
   const remove = vi.spyOn(peopleOrder, "remove").mockResolvedValue({} as never);
-  const user = (id: string, name: string) => ({ id, name, account: AOBA, roles: ["member_tech"], email: null, revision: 9, can: ["update_user", "delete_user"] });
+  const user = (id: string, name: string) => ({
+    id,
+    name,
+    account: AOBA,
+    roles: ["member_tech"],
+    email: null,
+    revision: 9,
+    can: ["update_user", "delete_user"],
+  });
   const queries = newQueryClient();
   queries.setQueryData(["users"], [user("us-1", "ann"), user("us-2", "eve")]);
   show(<People />, queries);

@@ -109,7 +109,10 @@ describe("a stream", () => {
     const heard = Date.now();
     vi.advanceTimersByTime(SILENCE);
     expect(seen.at(-1)).toEqual({ type: "state", connected: false, since: heard });
-    expect(opened.map((source) => [source.url, source.isClosed])).toEqual([["/events", true], ["/events?after=b-7", false]]);
+    expect(opened.map((source) => [source.url, source.isClosed])).toEqual([
+      ["/events", true],
+      ["/events?after=b-7", false],
+    ]);
     close();
     vi.advanceTimersByTime(10 * SILENCE);
     expect(opened.length, "a closed stream is not opened again").toBe(2);
@@ -201,7 +204,7 @@ it("the page of one person is not shown to another one, who signed in in the sam
   unmount();
 });
 
-it("a page that the browser restores by \"back\" loads again: it has no stream, and its person may have signed out", () => {
+it('a page that the browser restores by "back" loads again: it has no stream, its person may be signed out', () => {
   const again = vi.fn();
   const { unmount } = render(
     <QueryClientProvider client={newQueryClient()}>

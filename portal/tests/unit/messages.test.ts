@@ -11,7 +11,11 @@ import ko from "../../src/i18n/ko.json";
 function sources(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
-    return entry.isDirectory() ? sources(path) : /\.tsx?$/.test(entry.name) && !entry.name.endsWith(".d.ts") ? [path] : [];
+    return entry.isDirectory()
+      ? sources(path)
+      : /\.tsx?$/.test(entry.name) && !entry.name.endsWith(".d.ts")
+        ? [path]
+        : [];
   });
 }
 
@@ -21,7 +25,12 @@ const SRC = join(import.meta.dirname, "../../src");
 function args(message: string, language: string): string[] {
   const names = new Set<string>();
   const walk = (elements: unknown[]) => {
-    for (const element of elements as { type: number; value: string; options?: Record<string, { value: unknown[] }>; children?: unknown[] }[]) {
+    for (const element of elements as {
+      type: number;
+      value: string;
+      options?: Record<string, { value: unknown[] }>;
+      children?: unknown[];
+    }[]) {
       // 0 is literal text, 7 the number sign of a plural; all others name an argument.
       if (element.type !== 0 && element.type !== 7) names.add(element.value);
       for (const option of Object.values(element.options ?? {})) walk(option.value);
@@ -37,7 +46,9 @@ describe("messages", () => {
     it(`${language} has the ids of en, and the same arguments`, () => {
       expect(Object.keys(messages)).toEqual(Object.keys(en));
       for (const [id, text] of Object.entries(en)) {
-        expect(args((messages as Record<string, string>)[id] ?? "", language), `${language} ${id}`).toEqual(args(text, "en"));
+        expect(args((messages as Record<string, string>)[id] ?? "", language), `${language} ${id}`).toEqual(
+          args(text, "en"),
+        );
       }
     });
   }
@@ -50,7 +61,9 @@ describe("messages", () => {
   });
 
   it("every message is used", () => {
-    const code = sources(SRC).map((path) => readFileSync(path, "utf8")).join("\n");
+    const code = sources(SRC)
+      .map((path) => readFileSync(path, "utf8"))
+      .join("\n");
     // Ids that are composed: prefs.theme.${id}
     const unused = Object.keys(en).filter((id) => !code.includes(`"${id}"`) && !id.startsWith("prefs.theme."));
     expect(unused).toEqual([]);
@@ -59,10 +72,22 @@ describe("messages", () => {
   it("components have no literal text", () => {
     const found: string[] = [];
     for (const path of sources(SRC).filter((path) => path.endsWith(".tsx"))) {
-      const file = ts.createSourceFile(path, readFileSync(path, "utf8"), ts.ScriptTarget.ES2022, true, ts.ScriptKind.TSX);
+      const file = ts.createSourceFile(
+        path,
+        readFileSync(path, "utf8"),
+        ts.ScriptTarget.ES2022,
+        true,
+        ts.ScriptKind.TSX,
+      );
       const visit = (node: ts.Node) => {
         if (ts.isJsxText(node) && /\p{L}{2,}/u.test(node.text)) found.push(`${path}: ${node.text.trim()}`);
-        if (ts.isJsxAttribute(node) && ["aria-label", "title", "placeholder", "label", "alt", "hint"].includes(node.name.getText()) && node.initializer && ts.isStringLiteral(node.initializer) && node.initializer.text !== "") {
+        if (
+          ts.isJsxAttribute(node) &&
+          ["aria-label", "title", "placeholder", "label", "alt", "hint"].includes(node.name.getText()) &&
+          node.initializer &&
+          ts.isStringLiteral(node.initializer) &&
+          node.initializer.text !== ""
+        ) {
           found.push(`${path}: ${node.name.getText()}=${node.initializer.text}`);
         }
         ts.forEachChild(node, visit);

@@ -20,13 +20,31 @@ const wrapper = ({ children }: { children: React.ReactNode }) => (
 describe("the form of a filter", () => {
   it("reads ports and ranges, and refuses what is none", () => {
     expect(parsePorts("")).toEqual([]);
-    expect(parsePorts("53, 1024-2048")).toEqual([{ first: 53, last: 53 }, { first: 1024, last: 2048 }]);
+    expect(parsePorts("53, 1024-2048")).toEqual([
+      { first: 53, last: 53 },
+      { first: 1024, last: 2048 },
+    ]);
     for (const wrong of ["x", "5-4", "70000", "1,,2", "-5"]) expect(parsePorts(wrong), wrong).toBeUndefined();
   });
 
   it("orders what was typed: numbers of protocols, rates in kbit/s, no empty texts", () => {
-    const order = filterOf({ ...EMPTY_FILTER, destination: " 203.0.113.7 ", protocol: "udp", sourcePorts: "123", action: "shape", rate: "5" });
-    expect(order).toMatchObject({ destination: "203.0.113.7", protocol: 17, source: null, comment: null, fragment: null, rate_kbps: 5000, minutes: 60 });
+    const order = filterOf({
+      ...EMPTY_FILTER,
+      destination: " 203.0.113.7 ",
+      protocol: "udp",
+      sourcePorts: "123",
+      action: "shape",
+      rate: "5",
+    });
+    expect(order).toMatchObject({
+      destination: "203.0.113.7",
+      protocol: 17,
+      source: null,
+      comment: null,
+      fragment: null,
+      rate_kbps: 5000,
+      minutes: 60,
+    });
     expect(filterOf({ ...EMPTY_FILTER, destination: "x", rate: "5" }).rate_kbps, "only a limit has a rate").toBeNull();
   });
 });
@@ -43,19 +61,41 @@ it("the target of an address is text and nothing else", () => {
 });
 
 it("the navigation shows what the roles permit", () => {
-  const me = (can: string[], operator = false): Whoami => ({ user: "us-1", name: "x", account: { id: "ac-1", name: "A", asns: [] }, roles: [], operator, can, language: null, exchange: "X" });
+  const me = (can: string[], operator = false): Whoami => ({
+    user: "us-1",
+    name: "x",
+    account: { id: "ac-1", name: "A", asns: [] },
+    roles: [],
+    operator,
+    can,
+    language: null,
+    exchange: "X",
+  });
   const addresses = (who: Whoami) => navigation(who).flatMap((group) => group.entries.map((entry) => entry.to));
-  expect(addresses(me(["read_samples", "read_filter", "create_service"]))).toEqual(expect.arrayContaining(["/attack", "/filters", "/order", "/lan", "/keys"]));
+  expect(addresses(me(["read_samples", "read_filter", "create_service"]))).toEqual(
+    expect.arrayContaining(["/attack", "/filters", "/order", "/lan", "/keys"]),
+  );
   expect(addresses(me([])), "billing has neither").not.toEqual(expect.arrayContaining(["/attack"]));
   expect(addresses(me(["approve"], true))).toContain("/approvals");
   const regulator = { ...me(["read_audit"]), roles: ["regulator"] };
-  expect(addresses(regulator), "the fabric is not read by a regulator").toEqual(["/audit", "/status", "/notices", "/policies"]);
-  const letters = navigation(me(["read_samples", "read_filter", "create_service", "approve", "read_audit"], true)).flatMap((group) => group.entries.map((entry) => entry.letter));
+  expect(addresses(regulator), "the fabric is not read by a regulator").toEqual([
+    "/audit",
+    "/status",
+    "/notices",
+    "/policies",
+  ]);
+  const letters = navigation(
+    me(["read_samples", "read_filter", "create_service", "approve", "read_audit"], true),
+  ).flatMap((group) => group.entries.map((entry) => entry.letter));
   expect(new Set(letters).size, "each letter leads to one screen").toBe(letters.length);
 });
 
 it("the line of minutes says its peak in a sentence, and the table has every minute", () => {
-  const minutes = [0, 1, 2].map((number) => ({ at: `2026-11-24T01:0${number}:00.000Z`, passed_bps: number * 1e9, dropped_bps: number === 2 ? 3e9 : 0 }));
+  const minutes = [0, 1, 2].map((number) => ({
+    at: `2026-11-24T01:0${number}:00.000Z`,
+    passed_bps: number * 1e9,
+    dropped_bps: number === 2 ? 3e9 : 0,
+  }));
   render(<MinuteChart minutes={minutes} usual={5e8} />, { wrapper });
   expect(screen.getByRole("img").getAttribute("aria-label")).toContain("5\u00a0Gbit/s");
   expect(screen.getAllByRole("row").length).toBe(4);
@@ -67,8 +107,13 @@ it("a failing check stands first and says how to mend it", () => {
     ends: new Date(Date.now() + 900_000).toISOString(),
     seconds: 900,
     seen: true,
-    checks: [{ check: "mac", state: "clean" }, { check: "lldp", state: "failing" }],
-    findings: [{ at: new Date().toISOString(), check: "lldp", text: "LLDP", coded: [], frame: "0180c200000e0200", count: 3 }],
+    checks: [
+      { check: "mac", state: "clean" },
+      { check: "lldp", state: "failing" },
+    ],
+    findings: [
+      { at: new Date().toISOString(), check: "lldp", text: "LLDP", coded: [], frame: "0180c200000e0200", count: 3 },
+    ],
   };
   render(<QuarantineChecklist list={list} />, { wrapper });
   const checks = screen.getByRole("list", { name: en["quarantine.checks"] });
@@ -87,7 +132,10 @@ it("a check of which no frame was seen is neither passed nor failed, and nothing
   };
   const { container } = render(<QuarantineChecklist list={list} />, { wrapper });
   const checks = screen.getByRole("list", { name: en["quarantine.checks"] });
-  const tones = [...checks.querySelectorAll("[data-tone]")].map((state) => [state.getAttribute("data-tone"), state.textContent]);
+  const tones = [...checks.querySelectorAll("[data-tone]")].map((state) => [
+    state.getAttribute("data-tone"),
+    state.textContent,
+  ]);
   expect(tones).toEqual(list.checks.map(() => ["off", en["check.unchecked"]]));
   const notice = container.querySelector(".notice");
   expect(notice?.getAttribute("data-tone"), "neither green nor red").toBe("wait");

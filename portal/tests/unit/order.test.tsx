@@ -8,10 +8,20 @@ import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
 import { OrderPath } from "../../src/screens/order";
 
-vi.mock("@tanstack/react-router", async (actual) => ({ ...(await actual<typeof import("@tanstack/react-router")>()), useNavigate: () => () => {} }));
-vi.mock("../../src/app/shell", () => ({ useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }) }));
+vi.mock("@tanstack/react-router", async (actual) => ({
+  ...(await actual<typeof import("@tanstack/react-router")>()),
+  useNavigate: () => () => {},
+}));
+vi.mock("../../src/app/shell", () => ({
+  useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }),
+}));
 
-const members = ["Baikal", "Cirrus", "Delta"].map((name, number) => ({ id: `ac-${number + 2}`, name, kind: "member", asns: [64501 + number] }));
+const members = ["Baikal", "Cirrus", "Delta"].map((name, number) => ({
+  id: `ac-${number + 2}`,
+  name,
+  kind: "member",
+  asns: [64501 + number],
+}));
 
 function page(isRead = true) {
   const queries = newQueryClient();
@@ -27,8 +37,10 @@ function page(isRead = true) {
 }
 const field = () => document.querySelector("input[role=combobox]") as HTMLInputElement;
 // A query by role computes the style of every element, which takes seconds in a loaded machine.
-const shown = () => [...document.querySelectorAll("[role=option]")].map((option) => option.querySelector("[slot=label]")?.textContent);
-const kept = () => JSON.parse(localStorage.getItem("order us-1") ?? "null") as { peer: string; peerText: string } | null;
+const shown = () =>
+  [...document.querySelectorAll("[role=option]")].map((option) => option.querySelector("[slot=label]")?.textContent);
+const kept = () =>
+  JSON.parse(localStorage.getItem("order us-1") ?? "null") as { peer: string; peerText: string } | null;
 
 beforeEach(() => void vi.stubGlobal("fetch", () => new Promise(() => {})));
 afterEach(() => {
@@ -64,13 +76,16 @@ it("a text that is no member is removed when the focus leaves the field", () => 
   expect([field().value, kept()?.peer]).toEqual(["", ""]);
 });
 
-it.each([true, false])("a kept draft keeps its member when the focus passes the field (members are read: %s)", (isRead) => {
-  localStorage.setItem("order us-1", JSON.stringify({ peer: "ac-3", peerText: "Cirrus" }));
-  render(page(isRead));
-  act(() => field().focus());
-  act(() => field().blur());
-  expect([field().value, kept()?.peer]).toEqual(["Cirrus", "ac-3"]);
-});
+it.each([true, false])(
+  "a kept draft keeps its member when the focus passes the field (members are read: %s)",
+  (isRead) => {
+    localStorage.setItem("order us-1", JSON.stringify({ peer: "ac-3", peerText: "Cirrus" }));
+    render(page(isRead));
+    act(() => field().focus());
+    act(() => field().blur());
+    expect([field().value, kept()?.peer]).toEqual(["Cirrus", "ac-3"]);
+  },
+);
 
 it("a cleared form does not bring the former member back", () => {
   render(page());

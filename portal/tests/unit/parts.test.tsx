@@ -46,14 +46,20 @@ describe("forms", () => {
     const field = screen.getByLabelText("Field");
     fireEvent.change(field, { target: { value: "wrong" } });
     expect(field.getAttribute("aria-invalid")).toBe("true");
-    const described = field.getAttribute("aria-describedby")?.split(" ").map((id) => document.getElementById(id)?.textContent);
+    const described = field
+      .getAttribute("aria-describedby")
+      ?.split(" ")
+      .map((id) => document.getElementById(id)?.textContent);
     expect(described).toContain("is wrong");
   });
 });
 
 it("the element that the address names comes into view when its list is read", () => {
   const into = vi.fn();
-  const row = Object.assign(document.body.appendChild(document.createElement("p")), { id: "cn-1", scrollIntoView: into });
+  const row = Object.assign(document.body.appendChild(document.createElement("p")), {
+    id: "cn-1",
+    scrollIntoView: into,
+  });
   location.hash = "#cn-1";
   const { rerender } = renderHook(({ isRead }) => useAnchor(isRead), { initialProps: { isRead: false } });
   expect(into).not.toHaveBeenCalled();
@@ -64,7 +70,9 @@ it("the element that the address names comes into view when its list is read", (
 });
 
 describe("a field of the address", () => {
-  const page = (value: string, onChange: (text: string) => void) => <AddressField label="Filter" value={value} onChange={onChange} wait={300} />;
+  const page = (value: string, onChange: (text: string) => void) => (
+    <AddressField label="Filter" value={value} onChange={onChange} wait={300} />
+  );
   const field = () => document.querySelector("input") as HTMLInputElement;
   const type = (text: string) => fireEvent.change(field(), { target: { value: text } });
   const wait = () => act(() => vi.advanceTimersByTimeAsync(300));
@@ -108,10 +116,27 @@ describe("a held list", () => {
 
   it("keeps its rows while it is in use, changes their contents, and shows the others when asked", () => {
     const within = { current: document.createElement("div") };
-    const { result, rerender } = renderHook(({ items, asked }) => useHeld(items, key, within, asked), { initialProps: { items: [{ id: "a", text: "1" }, { id: "b", text: "1" }], asked: "" } });
+    const { result, rerender } = renderHook(({ items, asked }) => useHeld(items, key, within, asked), {
+      initialProps: {
+        items: [
+          { id: "a", text: "1" },
+          { id: "b", text: "1" },
+        ],
+        asked: "",
+      },
+    });
     act(() => result.current.handlers.onPointerEnter());
-    rerender({ items: [{ id: "new", text: "1" }, { id: "a", text: "2" }], asked: "" });
-    expect(result.current.items).toEqual([{ id: "a", text: "2" }, { id: "b", text: "1" }]);
+    rerender({
+      items: [
+        { id: "new", text: "1" },
+        { id: "a", text: "2" },
+      ],
+      asked: "",
+    });
+    expect(result.current.items).toEqual([
+      { id: "a", text: "2" },
+      { id: "b", text: "1" },
+    ]);
     expect(result.current.waiting).toBe(2);
     act(() => result.current.release());
     expect(result.current.items.map(key)).toEqual(["new", "a"]);
@@ -148,18 +173,35 @@ it("the secret of a draft is neither kept nor loaded, and a cleared draft is gon
 it("drafts of orders are forgotten, and nothing else", () => {
   for (const key of ["order us-1", "order us-2", "millrace.dialect"]) localStorage.setItem(key, "{}");
   forgetDrafts("order ");
-  expect(["order us-1", "order us-2", "millrace.dialect"].map((key) => localStorage.getItem(key))).toEqual([null, null, "{}"]);
+  expect(["order us-1", "order us-2", "millrace.dialect"].map((key) => localStorage.getItem(key))).toEqual([
+    null,
+    null,
+    "{}",
+  ]);
 });
 
 it("a refusal stands at the field that the engine names", () => {
-  const error = new RequestError({ type: "/api/v1/problems/conflict", title: "", status: 409, detail: "taken", errors: [{ pointer: "/end/vlan", code: "vlan-taken", detail: "taken" }, { pointer: "/far_end/capacity_mbps", code: "x", detail: "too much" }, { pointer: "/name", code: "x", detail: "in use" }] });
+  const error = new RequestError({
+    type: "/api/v1/problems/conflict",
+    title: "",
+    status: 409,
+    detail: "taken",
+    errors: [
+      { pointer: "/end/vlan", code: "vlan-taken", detail: "taken" },
+      { pointer: "/far_end/capacity_mbps", code: "x", detail: "too much" },
+      { pointer: "/name", code: "x", detail: "in use" },
+    ],
+  });
   const translate = Object.assign((id: MessageId) => id, { reason: (_: unknown, text: string) => text });
   expect(problemsOf(translate, error).map((problem) => problem.field)).toEqual(["end-vlan", "far-rate", "order-name"]);
 });
 
 it("an act is confirmed, and its failure is shown in words before it is tried again", async () => {
   const failure = vi.fn().mockRejectedValueOnce(new Error("x")).mockResolvedValueOnce(undefined);
-  render(<ConfirmedAct label="Delete" title="Delete it?" sentence="It is gone." explain={() => "in words"} act={failure} />, { wrapper });
+  render(
+    <ConfirmedAct label="Delete" title="Delete it?" sentence="It is gone." explain={() => "in words"} act={failure} />,
+    { wrapper },
+  );
   fireEvent.click(screen.getByText("Delete"));
   expect(screen.getByRole("dialog").textContent).toContain("It is gone.");
   const confirm = () => fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body);
@@ -177,8 +219,11 @@ it("an order that is sent again from the same dialog has the same key, and anoth
     keys.push(keyOf({ order }));
     return keys.length < 4 ? Promise.reject(new Error("x")) : Promise.resolve();
   };
-  const submit = () => act(async () => void fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body));
-  render(<ConfirmedAct label="Make" title="Make it?" sentence="It is made." explain={() => "in words"} act={make} />, { wrapper });
+  const submit = () =>
+    act(async () => void fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body));
+  render(<ConfirmedAct label="Make" title="Make it?" sentence="It is made." explain={() => "in words"} act={make} />, {
+    wrapper,
+  });
   fireEvent.click(screen.getByText("Make"));
   for (order of ["a", "a", "b", "a"]) await submit();
   expect([keys[1], keys[3]], "the same order").toEqual([keys[0], keys[0]]);

@@ -1,4 +1,5 @@
-// People by mail, and the pages that need no sign-in: links in letters, a forgotten password, letters of authorisation, the looking glass.
+// People by mail, and the pages that need no sign-in: links in letters, a forgotten password, letters of authorisation,
+// the looking glass.
 import { QueryClientProvider } from "@tanstack/react-query";
 import { fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
@@ -32,7 +33,10 @@ function serve(answers: Record<string, () => Response>) {
 }
 
 const problem = (status: number, code: string) => () =>
-  Response.json({ type: "https://millrace.example/problems/x", title: "x", status, detail: `detail of ${code}`, code }, { status, headers: { "content-type": "application/problem+json" } });
+  Response.json(
+    { type: "https://millrace.example/problems/x", title: "x", status, detail: `detail of ${code}`, code },
+    { status, headers: { "content-type": "application/problem+json" } },
+  );
 
 const show = (content: React.ReactNode) =>
   render(
@@ -56,7 +60,10 @@ afterEach(() => {
 
 const READ = "/api/v1/session/links/read";
 const USE = "/api/v1/session/links/use";
-const link = (kind: string, totp: unknown = null) => () => Response.json({ kind, name: "zoe", exchange: "Test IX", valid_until: "2036-12-01T00:00:00Z", totp });
+const link =
+  (kind: string, totp: unknown = null) =>
+  () =>
+    Response.json({ kind, name: "zoe", exchange: "Test IX", valid_until: "2036-12-01T00:00:00Z", totp });
 const done = () => new Response(null, { status: 204 });
 
 it("the token of a link leaves the address, and sets a password that is long enough", async () => {
@@ -78,7 +85,10 @@ it("the token of a link leaves the address, and sets a password that is long eno
 
 it("a link for a second factor shows the secret, and wants the present password and a code", async () => {
   history.replaceState(null, "", "/link#TOKEN");
-  serve({ [READ]: link("second_factor", { secret: "GEZDGNBV", uri: "otpauth://totp/x" }), [USE]: problem(403, "wrong-credentials") });
+  serve({
+    [READ]: link("second_factor", { secret: "GEZDGNBV", uri: "otpauth://totp/x" }),
+    [USE]: problem(403, "wrong-credentials"),
+  });
   show(<UseLink />);
   await screen.findByText("GEZDGNBV");
   submit();
@@ -100,7 +110,10 @@ it("a link that is over says so, and shows no form", async () => {
 });
 
 it("a person who has lost the password asks for a letter, where the exchange sends mail", async () => {
-  serve({ "/api/v1/oidc": () => Response.json({ exchange: "Test IX", name: null, mail: true }), "/api/v1/session/forgotten": () => new Response(null, { status: 202 }) });
+  serve({
+    "/api/v1/oidc": () => Response.json({ exchange: "Test IX", name: null, mail: true }),
+    "/api/v1/session/forgotten": () => new Response(null, { status: 202 }),
+  });
   show(<SignIn />);
   fireEvent.click(await screen.findByRole("button", { name: en["signin.forgotten"] }));
   const dialog = screen.getByRole("dialog");
@@ -121,7 +134,14 @@ it("an exchange without mail offers no letter at the sign-in", async () => {
 
 it("a data centre verifies the code of a letter, and learns that it is over", async () => {
   history.replaceState(null, "", "/letter#ABCD-EFGH");
-  const valid = { exchange: "Test IX", number: "7", member: "Aoba Networks", site: "Otemachi", demarcation: "rack 3", valid_until: "2036-12-01T00:00:00Z" };
+  const valid = {
+    exchange: "Test IX",
+    number: "7",
+    member: "Aoba Networks",
+    site: "Otemachi",
+    demarcation: "rack 3",
+    valid_until: "2036-12-01T00:00:00Z",
+  };
   let answer = () => Response.json(valid);
   serve({ "/api/v1/letters": () => answer() });
   show(<VerifyLetter />);
@@ -141,23 +161,74 @@ it("the looking glass is filtered by what one types: number, member, address, pr
     address,
     established: true,
     accepted: 3,
-    rejected: rejected.map((prefix) => ({ prefix, as_path: String(asn), causes: [{ community: null, text: "a bogon", coded: [] }], rpki: null, irr: null })),
+    rejected: rejected.map((prefix) => ({
+      prefix,
+      as_path: String(asn),
+      causes: [{ community: null, text: "a bogon", coded: [] }],
+      rpki: null,
+      irr: null,
+    })),
     truncated: false,
   });
-  const sessions = [session(64500, "Aoba Networks", "198.51.100.10", ["192.0.2.0/25"]), session(64501, "Baikal Telecom", "198.51.100.11", [])];
-  serve({ "/api/v1/looking-glass": () => Response.json({ exchange: "Test IX", route_servers: [{ name: "rs1.ix.example", asn: 64999, lan: "Tokyo", state: "fresh", read_at: "2026-11-24T01:00:00Z", sessions }] }) });
+  const sessions = [
+    session(64500, "Aoba Networks", "198.51.100.10", ["192.0.2.0/25"]),
+    session(64501, "Baikal Telecom", "198.51.100.11", []),
+  ];
+  serve({
+    "/api/v1/looking-glass": () =>
+      Response.json({
+        exchange: "Test IX",
+        route_servers: [
+          {
+            name: "rs1.ix.example",
+            asn: 64999,
+            lan: "Tokyo",
+            state: "fresh",
+            read_at: "2026-11-24T01:00:00Z",
+            sessions,
+          },
+        ],
+      }),
+  });
   show(<LookingGlass />);
   await screen.findByText("Aoba Networks");
-  for (const [text, members] of [["AS64501", ["Baikal Telecom"]], ["aoba", ["Aoba Networks"]], ["100.11", ["Baikal Telecom"]], ["192.0.2.0", ["Aoba Networks"]], ["", ["Aoba Networks", "Baikal Telecom"]]] as [string, string[]][]) {
+  for (const [text, members] of [
+    ["AS64501", ["Baikal Telecom"]],
+    ["aoba", ["Aoba Networks"]],
+    ["100.11", ["Baikal Telecom"]],
+    ["192.0.2.0", ["Aoba Networks"]],
+    ["", ["Aoba Networks", "Baikal Telecom"]],
+  ] as [string, string[]][]) {
     fireEvent.change(screen.getByRole("searchbox"), { target: { value: text } });
-    expect(["Aoba Networks", "Baikal Telecom"].filter((name) => screen.queryByText(name) !== null), text).toEqual(members);
+    expect(
+      ["Aoba Networks", "Baikal Telecom"].filter((name) => screen.queryByText(name) !== null),
+      text,
+    ).toEqual(members);
   }
 });
 
 it("the staff ends an incident that is under way, and nothing else changes", async () => {
-  const incident: Notice = { id: "no-7", kind: "incident", title: "Power", about: "Otemachi", begins: "2026-11-24T01:00:00Z", ends: null, state: "running", public: true, touches: [], objects: [{ id: "st-1", name: "Otemachi" }], members: [], sequence: 0, can: ["write_notice"] };
+  const incident: Notice = {
+    id: "no-7",
+    kind: "incident",
+    title: "Power",
+    about: "Otemachi",
+    begins: "2026-11-24T01:00:00Z",
+    ends: null,
+    state: "running",
+    public: true,
+    touches: [],
+    objects: [{ id: "st-1", name: "Otemachi" }],
+    members: [],
+    sequence: 0,
+    can: ["write_notice"],
+  };
   const change = vi.spyOn(noticeOrder, "change").mockResolvedValue({} as never);
-  for (const notice of [{ ...incident, state: "planned" }, { ...incident, state: "over" }, { ...incident, can: [] }]) {
+  for (const notice of [
+    { ...incident, state: "planned" },
+    { ...incident, state: "over" },
+    { ...incident, can: [] },
+  ]) {
     const shown = show(<NoticePanel notice={notice} />);
     expect(screen.queryByRole("button", { name: en["notice.end"] }), JSON.stringify(notice)).toBeNull();
     shown.unmount();
@@ -168,7 +239,18 @@ it("the staff ends an incident that is under way, and nothing else changes", asy
   fireEvent.submit((await screen.findByRole("dialog")).querySelector("form") ?? document.body);
   await waitFor(() => expect(change).toHaveBeenCalled());
   const [id, body] = change.mock.calls[0] ?? [];
-  expect([id, body]).toEqual(["no-7", { kind: "incident", title: "Power", about: "Otemachi", begins: incident.begins, ends: expect.any(String), objects: ["st-1"], public: true }]);
+  expect([id, body]).toEqual([
+    "no-7",
+    {
+      kind: "incident",
+      title: "Power",
+      about: "Otemachi",
+      begins: incident.begins,
+      ends: expect.any(String),
+      objects: ["st-1"],
+      public: true,
+    },
+  ]);
   const ends = Date.parse(body?.ends ?? "");
   expect(ends).toBeGreaterThanOrEqual(before);
   expect(ends).toBeLessThanOrEqual(Date.now());
@@ -176,7 +258,16 @@ it("the staff ends an incident that is under way, and nothing else changes", asy
 
 it("an administrator sends a link to a person and deactivates another one, and never himself", async () => {
   serve({});
-  const me: Whoami = { user: "us-1", name: "ann", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: ["member_admin"], operator: false, can: [], language: null, exchange: "IX" };
+  const me: Whoami = {
+    user: "us-1",
+    name: "ann",
+    account: { id: "ac-1", name: "Aoba", asns: [] },
+    roles: ["member_admin"],
+    operator: false,
+    can: [],
+    language: null,
+    exchange: "IX",
+  };
   const user = (id: string, name: string, more: Partial<User> = {}): User => ({
     id,
     name,
@@ -190,7 +281,12 @@ it("an administrator sends a link to a person and deactivates another one, and n
   });
   const change = vi.spyOn(peopleOrder, "change").mockResolvedValue({} as never);
   const send = vi.spyOn(peopleOrder, "link").mockResolvedValue(undefined as never);
-  const acts = (one: User) => show(<SignedInAs value={me}><PersonActs user={one} /></SignedInAs>);
+  const acts = (one: User) =>
+    show(
+      <SignedInAs value={me}>
+        <PersonActs user={one} />
+      </SignedInAs>,
+    );
   const confirm = async (name: string) => {
     fireEvent.click(await screen.findByRole("button", { name }));
     const dialog = await screen.findByRole("dialog");

@@ -10,7 +10,18 @@ import { Localized } from "../../src/i18n/text";
 import { ManualFilter } from "../../src/screens/attack";
 import { Planned } from "../../src/ui/planned";
 
-const outcome = { dry_run: true, change: null, created: [], changed: [], deleted: [], plan: [], effects: [], conflicts: [], vlan: null, secret: null } as Ordered;
+const outcome = {
+  dry_run: true,
+  change: null,
+  created: [],
+  changed: [],
+  deleted: [],
+  plan: [],
+  effects: [],
+  conflicts: [],
+  vlan: null,
+  secret: null,
+} as Ordered;
 
 const wrapper = ({ children }: { children: React.ReactNode }) => (
   <Localized language="en" messages={en}>
@@ -19,7 +30,10 @@ const wrapper = ({ children }: { children: React.ReactNode }) => (
 );
 
 it("a dry run shows the frames that take other ways, ten at once and the others on request", () => {
-  const effects = Array.from({ length: 13 }, (_, number) => `VLAN ${number}: before, they are dropped; after, they leave`);
+  const effects = Array.from(
+    { length: 13 },
+    (_, number) => `VLAN ${number}: before, they are dropped; after, they leave`,
+  );
   const { container, rerender } = render(<Planned outcome={{ ...outcome, effects }} />, { wrapper });
   expect(screen.getByText(en["plan.effects"])).toBeTruthy();
   expect(container.querySelectorAll("details li")).toHaveLength(3);
@@ -31,7 +45,14 @@ it("a dry run shows the frames that take other ways, ten at once and the others 
 
 it("a new filter that meets another one is made when it is confirmed again", async () => {
   const text = "the filter of packets to 203.0.113.0/24 matches the same packets already";
-  const conflicts = [{ relation: "identical", filter: "fi-1", text, coded: [{ code: "filter-identical", values: { filter: "the filter of packets to 203.0.113.0/24" } }] }];
+  const conflicts = [
+    {
+      relation: "identical",
+      filter: "fi-1",
+      text,
+      coded: [{ code: "filter-identical", values: { filter: "the filter of packets to 203.0.113.0/24" } }],
+    },
+  ];
   const tried = vi.spyOn(filterOrder, "tried").mockResolvedValue({ ...outcome, conflicts });
   const make = vi.fn(() => Promise.resolve());
   render(<ManualFilter destination="203.0.113.0/24" make={make} label="Filter" />, { wrapper });

@@ -36,7 +36,10 @@ function translator(language: Language): Translate {
 }
 
 describe("reasons of the engine", () => {
-  for (const [language, reasons] of Object.entries({ ja: jaReasons, ko: koReasons } as Record<"ja" | "ko", Record<string, string>>)) {
+  for (const [language, reasons] of Object.entries({ ja: jaReasons, ko: koReasons } as Record<
+    "ja" | "ko",
+    Record<string, string>
+  >)) {
     it(`every code has words in ${language} with the same parameters, and no other code has`, () => {
       expect(Object.keys(reasons).sort()).toEqual(Object.keys(all).sort());
       for (const [code, text] of Object.entries(all)) {
@@ -48,7 +51,10 @@ describe("reasons of the engine", () => {
       const t = translator(language as Language);
       for (const [code, text] of Object.entries(all)) {
         const names = parameters(text).map((name) => name.slice(1, -1));
-        const found = t.reason([{ code, values: Object.fromEntries(names.map((name) => [name, `<${name}> of 'it'`])) }], text);
+        const found = t.reason(
+          [{ code, values: Object.fromEntries(names.map((name) => [name, `<${name}> of 'it'`])) }],
+          text,
+        );
         expect(found, code).not.toContain("{");
         for (const name of names) expect(found, code).toContain(`<${name}> of 'it'`);
       }
@@ -67,7 +73,9 @@ describe("reasons of the engine", () => {
 
   it("a code without words, and a reason without a code, are shown as the engine wrote them", () => {
     const known = { code: "macs-max-min", values: {} };
-    expect(translator("ko").reason([known, { code: "of-a-newer-engine", values: {} }], "expected more")).toBe("expected more");
+    expect(translator("ko").reason([known, { code: "of-a-newer-engine", values: {} }], "expected more")).toBe(
+      "expected more",
+    );
     expect(translator("ko").reason([], "OFPMMFC_OUT_OF_METERS")).toBe("OFPMMFC_OUT_OF_METERS");
   });
 

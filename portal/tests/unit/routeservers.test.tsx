@@ -48,27 +48,54 @@ it("each session has its state as a word, its error, and if there are more rejec
     { ...session, address: "192.0.2.11", state: "idle", error: "BGP Error: Bad peer AS" },
   ];
   render(<SessionTable sessions={[session, ...others]} />, { wrapper });
-  const rows = screen.getAllByRole("row").slice(1).map((row) => row.textContent);
+  const rows = screen
+    .getAllByRole("row")
+    .slice(1)
+    .map((row) => row.textContent);
   expect(rows[0]).toContain("Established");
   expect(rows[1]).toMatch(/OpenSent.*1000\+$/);
   expect(rows[2]).toContain(en["rs.absent"]);
   expect(rows[3]).toContain("IdleBGP Error: Bad peer AS".replace("Idle", "Idle "));
 });
 
-it("a route is accepted or rejected, with its states by RPKI and in the registry and its communities as far as known", () => {
-  const accepted: MemberRoute = { server: "rs1.ix.example", prefix: "203.0.113.0/24", next_hop: "192.0.2.10", as_path: "64500", communities: ["64999:1", "64999:1:2"], rpki: "valid", irr: true, accepted: true, causes: [] };
-  const rejected: MemberRoute = { ...accepted, prefix: "192.0.2.0/25", communities: null, rpki: null, irr: false, accepted: false, causes: route.causes };
+it("a route is accepted or rejected, with its communities and its states by RPKI and registry as far as known", () => {
+  const accepted: MemberRoute = {
+    server: "rs1.ix.example",
+    prefix: "203.0.113.0/24",
+    next_hop: "192.0.2.10",
+    as_path: "64500",
+    communities: ["64999:1", "64999:1:2"],
+    rpki: "valid",
+    irr: true,
+    accepted: true,
+    causes: [],
+  };
+  const rejected: MemberRoute = {
+    ...accepted,
+    prefix: "192.0.2.0/25",
+    communities: null,
+    rpki: null,
+    irr: false,
+    accepted: false,
+    causes: route.causes,
+  };
   render(<RoutesTable routes={[accepted, rejected]} />, { wrapper });
-  const rows = screen.getAllByRole("row").slice(1).map((row) => row.textContent);
-  for (const part of [en["glass.accepted"], en["glass.rpkiValid"], en["glass.irrThere"], "64999:1 64999:1:2"]) expect(rows[0]).toContain(part);
-  for (const part of [en["glass.rejected"], "bogon", en["rs.unknown"], en["glass.irrMissing"]]) expect(rows[1]).toContain(part);
+  const rows = screen
+    .getAllByRole("row")
+    .slice(1)
+    .map((row) => row.textContent);
+  for (const part of [en["glass.accepted"], en["glass.rpkiValid"], en["glass.irrThere"], "64999:1 64999:1:2"])
+    expect(rows[0]).toContain(part);
+  for (const part of [en["glass.rejected"], "bogon", en["rs.unknown"], en["glass.irrMissing"]])
+    expect(rows[1]).toContain(part);
 });
 
 it("a rejected route has its causes in words with their communities", () => {
   const two = [...route.causes, { community: "64999:1101:99", text: "the cause 64999:1101:99", coded: [] }];
   render(<RejectedTable routes={[{ ...route, causes: two }]} />, { wrapper });
   const row = screen.getAllByRole("row")[1];
-  for (const text of ["203.0.113.0/24", "the prefix is a bogon", "65520:2", "64999:1101:99"]) expect(row?.textContent).toContain(text);
+  for (const text of ["203.0.113.0/24", "the prefix is a bogon", "65520:2", "64999:1101:99"])
+    expect(row?.textContent).toContain(text);
 });
 
 it("many rejected routes are shown on demand", () => {

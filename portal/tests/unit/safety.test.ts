@@ -10,7 +10,16 @@ describe("the address after a sign-in by the provider", () => {
   it("is one of this page, also if the link before it had a path like another host", () => {
     const own = (path: string) => `${location.origin}${path}`;
     expect(ownAddress("/services?q=transit")).toBe(own("/services?q=transit"));
-    for (const evil of ["//evil.example/x", "///evil.example/x", "/\\evil.example/x", "https://evil.example/", "javascript:alert(1)", "data:text/html,x", "http://[", null]) {
+    for (const evil of [
+      "//evil.example/x",
+      "///evil.example/x",
+      "/\\evil.example/x",
+      "https://evil.example/",
+      "javascript:alert(1)",
+      "data:text/html,x",
+      "http://[",
+      null,
+    ]) {
       const there = ownAddress(evil);
       expect(new URL(there, location.origin).origin, `${evil}`).toBe(location.origin);
     }
@@ -19,15 +28,43 @@ describe("the address after a sign-in by the provider", () => {
 
 describe("a file for spreadsheets", () => {
   it("quotes what needs quotes, and runs no formula that another member has put into a name", () => {
-    expect(csv([["name", "rate"], ['a "b", c', 7], [null, 0]])).toBe('name,rate\r\n"a ""b"", c",7\r\n,0\r\n');
-    for (const formula of ["=HYPERLINK(\"https://evil.example\")", "+1", "-1", "@SUM(A1)", "\t=1", "＝1+1", "＋1", "－1", "ー1", "＠SUM(A1)"]) {
-      expect(csv([[formula]]).replace(/^"/, "").startsWith("'"), formula).toBe(true);
+    expect(
+      csv([
+        ["name", "rate"],
+        ['a "b", c', 7],
+        [null, 0],
+      ]),
+    ).toBe('name,rate\r\n"a ""b"", c",7\r\n,0\r\n');
+    for (const formula of [
+      '=HYPERLINK("https://evil.example")',
+      "+1",
+      "-1",
+      "@SUM(A1)",
+      "\t=1",
+      "＝1+1",
+      "＋1",
+      "－1",
+      "ー1",
+      "＠SUM(A1)",
+    ]) {
+      expect(
+        csv([[formula]])
+          .replace(/^"/, "")
+          .startsWith("'"),
+        formula,
+      ).toBe(true);
     }
   });
 });
 
 describe("the configuration of a router", () => {
-  const end: RouterEnd = { vlan: { type: "dot1q", vlan: 100 }, about: "sv-7 transit", rateMbps: 200, addresses: [], lan: false };
+  const end: RouterEnd = {
+    vlan: { type: "dot1q", vlan: 100 },
+    about: "sv-7 transit",
+    rateMbps: 200,
+    addresses: [],
+    lan: false,
+  };
 
   it("has the tags of the end in every dialect", () => {
     expect(routerConfig("ios-xr", end)).toContain("encapsulation dot1q 100\n");
@@ -37,7 +74,8 @@ describe("the configuration of a router", () => {
     expect(routerConfig("ios-xr", qinq)).toContain("encapsulation dot1ad 100 dot1q 7\n");
     expect(routerConfig("junos", qinq)).toContain("vlan-tags outer 0x88a8.100 inner 0x8100.7\n");
     expect(routerConfig("linux", qinq)).toContain("type vlan proto 802.1ad id 100\n");
-    for (const { id } of DIALECTS) expect(routerConfig(id, { ...end, vlan: { type: "port" } }), id).not.toMatch(/encapsulation|vlan/);
+    for (const { id } of DIALECTS)
+      expect(routerConfig(id, { ...end, vlan: { type: "port" } }), id).not.toMatch(/encapsulation|vlan/);
   });
 
   it("gives each end of a port a name of its own", () => {
@@ -48,12 +86,15 @@ describe("the configuration of a router", () => {
       { type: "qinq", outer: 10, inner: 4094 },
       { type: "qinq", outer: 4094, inner: 4094 },
     ];
-    const names = (id: (typeof DIALECTS)[number]["id"], name: RegExp) => vlans.map((vlan) => name.exec(routerConfig(id, { ...end, vlan }))?.[1]);
+    const names = (id: (typeof DIALECTS)[number]["id"], name: RegExp) =>
+      vlans.map((vlan) => name.exec(routerConfig(id, { ...end, vlan }))?.[1]);
     expect(names("ios-xr", /^interface \S+\.(\S+)$/m)).toEqual(["7", "1000007", "2000007", "104094", "40944094"]);
     expect(names("linux", /^ip link set eth0\.(\S+) alias/m)).toEqual(["7", "100.7", "200.7", "10.4094", "4094.4094"]);
     // Junos has fewer units than pairs of tags: the member chooses a free one.
     expect(names("junos", / unit (\S+) description/)).toEqual(["7", ...Array<string>(4).fill("<free-unit>")]);
-    expect(routerConfig("ios-xr", { ...end, vlan: { type: "qinq", outer: 100, inner: null } })).toContain("interface TenGigE0/0/0/0.<free-number>\n");
+    expect(routerConfig("ios-xr", { ...end, vlan: { type: "qinq", outer: 100, inner: null } })).toContain(
+      "interface TenGigE0/0/0/0.<free-number>\n",
+    );
   });
 
   it("limits what is sent to the contracted rate, and not without one", () => {
@@ -64,8 +105,15 @@ describe("the configuration of a router", () => {
   });
 
   it("keeps a router of a peering LAN from advertisements, and gives it its addresses", () => {
-    const lan: RouterEnd = { ...end, vlan: { type: "port" }, rateMbps: null, lan: true, addresses: ["192.0.2.11/24", "2001:db8::11/64"] };
-    for (const { id } of DIALECTS) for (const address of lan.addresses) expect(routerConfig(id, lan), id).toContain(address);
+    const lan: RouterEnd = {
+      ...end,
+      vlan: { type: "port" },
+      rateMbps: null,
+      lan: true,
+      addresses: ["192.0.2.11/24", "2001:db8::11/64"],
+    };
+    for (const { id } of DIALECTS)
+      for (const address of lan.addresses) expect(routerConfig(id, lan), id).toContain(address);
     expect(routerConfig("ios-xr", lan)).toContain("ipv6 nd suppress-ra");
   });
 
@@ -80,7 +128,11 @@ describe("the configuration of a router", () => {
   });
 
   it("has the addresses whose network is known, and the link-local one in the words of each router", () => {
-    const ips = [{ id: "ip-1", address: "192.0.2.11", length: 24 }, { id: "ip-2", address: "fe80::1", length: 64 }, { id: "ip-3", address: "198.51.100.7", length: null }];
+    const ips = [
+      { id: "ip-1", address: "192.0.2.11", length: 24 },
+      { id: "ip-2", address: "fe80::1", length: 64 },
+      { id: "ip-3", address: "198.51.100.7", length: null },
+    ];
     const addresses = withLengths(ips);
     expect(addresses).toEqual(["192.0.2.11/24", "fe80::1/64"]);
     const lan: RouterEnd = { ...end, lan: true, addresses };

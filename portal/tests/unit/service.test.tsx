@@ -16,16 +16,38 @@ vi.mock("@tanstack/react-router", async (actual) => ({
   useSearch: () => ({}),
   useParams: () => address,
 }));
-vi.mock("../../src/app/shell", () => ({ useIsStaff: () => false, useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }) }));
+vi.mock("../../src/app/shell", () => ({
+  useIsStaff: () => false,
+  useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }),
+}));
 
 afterEach(() => vi.unstubAllGlobals());
 
 it("the secret of a service key is not shown at another service", async () => {
   vi.stubGlobal("fetch", () => new Promise(() => {}));
-  const service = (id: string) => ({ id, name: `name of ${id}`, kind: "p2p_vc", state: "waiting", account: { id: "ac-1", name: "Aoba", asns: [] }, peer: null, consent: null, locked_by: null, ends: [], path: [], stages: [], status: [], networks: [], rules: null, revision: 1, can: ["create_service_key"] });
+  const service = (id: string) => ({
+    id,
+    name: `name of ${id}`,
+    kind: "p2p_vc",
+    state: "waiting",
+    account: { id: "ac-1", name: "Aoba", asns: [] },
+    peer: null,
+    consent: null,
+    locked_by: null,
+    ends: [],
+    path: [],
+    stages: [],
+    status: [],
+    networks: [],
+    rules: null,
+    revision: 1,
+    can: ["create_service_key"],
+  });
   const queries = newQueryClient();
   for (const id of ["sv-1", "sv-2"]) queries.setQueryData(["services", id], service(id));
-  const make = vi.spyOn(order, "key").mockResolvedValue({ created: [], changed: [], plan: [], secret: "s3cret" } as never);
+  const make = vi
+    .spyOn(order, "key")
+    .mockResolvedValue({ created: [], changed: [], plan: [], secret: "s3cret" } as never);
   const page = () => (
     <Localized language="en" messages={en}>
       <QueryClientProvider client={queries}>
@@ -46,8 +68,42 @@ it("the secret of a service key is not shown at another service", async () => {
 
 it("an invited account sees the ordered rate before it accepts", () => {
   vi.stubGlobal("fetch", () => new Promise(() => {}));
-  const end = { id: "nc-1", service: "sv-9", account: { id: "ac-2", name: "Sumire", asns: [] }, own: false, site: "Tokyo", connection: null, vlan: null, vlan_text: null, capacity_mbps: 200, shut_down: false, macs: [], ips: [], checklist: null, quarantine: "not_needed", revision: 1, can: [] };
-  const service = { id: "sv-9", name: "tokyo-osaka", kind: "p2p_vc", state: "requested", account: end.account, peer: { id: "ac-1", name: "Aoba", asns: [] }, consent: "pending", locked_by: null, ends: [end], path: [], stages: [], status: [], networks: [], rules: null, revision: 1, can: ["accept", "refuse"] };
+  const end = {
+    id: "nc-1",
+    service: "sv-9",
+    account: { id: "ac-2", name: "Sumire", asns: [] },
+    own: false,
+    site: "Tokyo",
+    connection: null,
+    vlan: null,
+    vlan_text: null,
+    capacity_mbps: 200,
+    shut_down: false,
+    macs: [],
+    ips: [],
+    checklist: null,
+    quarantine: "not_needed",
+    revision: 1,
+    can: [],
+  };
+  const service = {
+    id: "sv-9",
+    name: "tokyo-osaka",
+    kind: "p2p_vc",
+    state: "requested",
+    account: end.account,
+    peer: { id: "ac-1", name: "Aoba", asns: [] },
+    consent: "pending",
+    locked_by: null,
+    ends: [end],
+    path: [],
+    stages: [],
+    status: [],
+    networks: [],
+    rules: null,
+    revision: 1,
+    can: ["accept", "refuse"],
+  };
   const queries = newQueryClient();
   queries.setQueryData(["services", "sv-9"], service);
   queries.setQueryData(["connections"], []);
@@ -61,13 +117,33 @@ it("an invited account sees the ordered rate before it accepts", () => {
   );
   expect(container.querySelector(".notice")?.textContent).toContain(`${en["service.orderedRate"]}200\u00a0Mbit/s`);
   fireEvent.click(screen.getByRole("button", { name: en["service.accept"] }));
-  expect(screen.getByLabelText<HTMLInputElement>(en["end.rate"], { exact: false }).value, "the same rate is proposed").toBe("200");
+  expect(
+    screen.getByLabelText<HTMLInputElement>(en["end.rate"], { exact: false }).value,
+    "the same rate is proposed",
+  ).toBe("200");
 });
 
 it("a service about which nothing can be done has no panel of acts", () => {
   vi.stubGlobal("fetch", () => new Promise(() => {}));
   const account = { id: "ac-2", name: "Sumire", asns: [] };
-  const service = { id: "sv-5", name: "left", kind: "p2p_vc", state: "allocated", account, peer: { id: "ac-1", name: "Aoba", asns: [] }, consent: "accepted", locked_by: null, ends: [], path: [], stages: [], status: [], networks: [], rules: null, revision: 1, can: [] };
+  const service = {
+    id: "sv-5",
+    name: "left",
+    kind: "p2p_vc",
+    state: "allocated",
+    account,
+    peer: { id: "ac-1", name: "Aoba", asns: [] },
+    consent: "accepted",
+    locked_by: null,
+    ends: [],
+    path: [],
+    stages: [],
+    status: [],
+    networks: [],
+    rules: null,
+    revision: 1,
+    can: [],
+  };
   const queries = newQueryClient();
   queries.setQueryData(["services", "sv-5"], service);
   address.id = "sv-5";

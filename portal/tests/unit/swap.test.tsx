@@ -18,7 +18,9 @@ function engine(now: () => number) {
   const ends = new Map<string, string | null>([["mc-1", null]]);
   const done = new Map<string, Response>();
   const state = { ends, lost: 0, orders: [] as string[] };
-  const check = (next: Map<string, string | null>) => next.size < 2 || (next.size === 2 && [...next.values()].some((end) => end !== null && Date.parse(end) - now() <= DAY));
+  const check = (next: Map<string, string | null>) =>
+    next.size < 2 ||
+    (next.size === 2 && [...next.values()].some((end) => end !== null && Date.parse(end) - now() <= DAY));
   vi.stubGlobal("fetch", async (request: Request) => {
     if (request.method === "GET") return new Promise<Response>(() => {});
     const key = request.headers.get("idempotency-key") ?? "";
@@ -26,7 +28,19 @@ function engine(now: () => number) {
     const name = request.method === "PUT" ? "mc-1" : (body.address ?? "");
     const next = new Map(ends).set(name, body.valid_until);
     const isTaken = request.method === "POST" && ends.has(name);
-    const answer = done.get(key) ?? (isTaken || !check(next) ? Response.json({ type: "https://ix.example/problems/conflict", title: "", status: 409, detail: isTaken ? "taken" : "full" }, { status: 409 }) : Response.json({ created: [], changed: [], plan: [] }));
+    const answer =
+      done.get(key) ??
+      (isTaken || !check(next)
+        ? Response.json(
+            {
+              type: "https://ix.example/problems/conflict",
+              title: "",
+              status: 409,
+              detail: isTaken ? "taken" : "full",
+            },
+            { status: 409 },
+          )
+        : Response.json({ created: [], changed: [], plan: [] }));
     if (answer.ok && !done.has(key)) for (const [id, end] of next) ends.set(id, end);
     done.set(key, answer);
     state.orders.push(`${request.method} ${answer.status}`);
@@ -46,7 +60,9 @@ function swap() {
     </Localized>,
   );
   fireEvent.click(screen.getByRole("button", { name: en["mac.swap"] }));
-  fireEvent.change(document.querySelector("input#mac-new, #mac-new input") as HTMLInputElement, { target: { value: NEW } });
+  fireEvent.change(document.querySelector("input#mac-new, #mac-new input") as HTMLInputElement, {
+    target: { value: NEW },
+  });
 }
 const dialog = () => document.querySelector("[role=dialog]");
 const confirm = () => fireEvent.submit(dialog()?.querySelector("form") ?? document.body);

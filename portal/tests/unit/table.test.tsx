@@ -10,7 +10,16 @@ import { isoTime } from "../../src/screens/notices";
 import { Ident } from "../../src/ui/ident";
 import { Table } from "../../src/ui/table";
 
-const me = (operator: boolean): Whoami => ({ user: "us-1", name: "x", account: { id: "ac-1", name: "A", asns: [] }, roles: [], operator, can: [], language: null, exchange: "X" });
+const me = (operator: boolean): Whoami => ({
+  user: "us-1",
+  name: "x",
+  account: { id: "ac-1", name: "A", asns: [] },
+  roles: [],
+  operator,
+  can: [],
+  language: null,
+  exchange: "X",
+});
 
 describe("a table", () => {
   it("names rows by their first column, titles cells for small screens, and aligns numbers", () => {
@@ -28,7 +37,11 @@ describe("a table", () => {
       />,
     );
     const table = screen.getByRole("table", { name: "Ports" });
-    expect(within(table).getAllByRole("columnheader").map((head) => head.textContent)).toEqual(["Name", "Speed", "Acts"]);
+    expect(
+      within(table)
+        .getAllByRole("columnheader")
+        .map((head) => head.textContent),
+    ).toEqual(["Name", "Speed", "Acts"]);
     expect(within(table).getByRole("rowheader").textContent).toBe("one");
     expect(within(table).getByRole("rowheader").closest("tr")?.id).toBe("a");
     const speed = within(table).getByRole("cell", { name: "10" });
@@ -38,9 +51,17 @@ describe("a table", () => {
 });
 
 it("an identifier is shown to the staff, and to nobody else", () => {
-  const { rerender } = render(<SignedInAs value={me(true)}><Ident id="sv-7" /></SignedInAs>);
+  const { rerender } = render(
+    <SignedInAs value={me(true)}>
+      <Ident id="sv-7" />
+    </SignedInAs>,
+  );
   expect(screen.queryByText("sv-7")).not.toBeNull();
-  rerender(<SignedInAs value={me(false)}><Ident id="sv-7" /></SignedInAs>);
+  rerender(
+    <SignedInAs value={me(false)}>
+      <Ident id="sv-7" />
+    </SignedInAs>,
+  );
   expect(screen.queryByText("sv-7")).toBeNull();
 });
 

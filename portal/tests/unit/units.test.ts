@@ -26,7 +26,12 @@ describe("units", () => {
 
   it("writes runs and ranges", () => {
     expect(formatRuns([1, 2, 3, 7, 9, 10])).toBe("1–3, 7, 9–10");
-    expect(formatRanges([[2, 99], [101, 101]])).toBe("2–99, 101");
+    expect(
+      formatRanges([
+        [2, 99],
+        [101, 101],
+      ]),
+    ).toBe("2–99, 101");
   });
 });
 
@@ -39,7 +44,8 @@ describe("the fields of an end", () => {
     expect(["2.01 G", "1,5 G", "0.3 g", "500000 k"].map(parseRate)).toEqual([2010, 1500, 300, 500]);
     expect(["1,000", "10,000 Mbit/s", "1,000 k", "1,200,000.0 k"].map(parseRate)).toEqual([1000, 10_000, 1, 1200]);
     expect(parseRate("")).toBeNull();
-    for (const wrong of ["x", "0", "-5", "1.5", "1,5", "1,0000", "1.000,5", "10 T", "1e3"]) expect(parseRate(wrong), wrong).toBeUndefined();
+    for (const wrong of ["x", "0", "-5", "1.5", "1,5", "1,0000", "1.000,5", "10 T", "1e3"])
+      expect(parseRate(wrong), wrong).toBeUndefined();
   });
 
   it("takes VIDs from 1 to 4094, and leaves open what is empty", () => {
@@ -63,5 +69,11 @@ it("a search finds what has all words, whatever the case", () => {
 });
 
 it("a share has no sign that says nothing", () => {
-  expect([0, -0, -0.0001, 0.024, 1].map((share) => formatShare(share, "en"))).toEqual(["0%", "0%", "0%", "2.4%", "100%"]);
+  expect([0, -0, -0.0001, 0.024, 1].map((share) => formatShare(share, "en"))).toEqual([
+    "0%",
+    "0%",
+    "0%",
+    "2.4%",
+    "100%",
+  ]);
 });
