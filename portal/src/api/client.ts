@@ -28,7 +28,8 @@ export const client = createClient<paths>({
   fetch: (request) => globalThis.fetch(request),
 });
 
-type Outcome<T> = { data?: T; error?: unknown; response: Response };
+/** An answer as the client returns it. */
+export type Outcome<T> = { data?: T; error?: unknown; response: Response };
 
 /** Returns the data of an answer, or throws what went wrong as a `RequestError`. */
 export async function result<T>(request: Promise<Outcome<T>>): Promise<T> {

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import {
+  Autocomplete,
   Dialog,
   Heading,
   Input,
@@ -12,7 +13,6 @@ import {
   ModalOverlay,
   SearchField,
   Text,
-  Autocomplete,
 } from "react-aria-components";
 
 import { accounts, connections, services } from "../api/queries";

@@ -2,10 +2,10 @@ import { createRootRoute, createRoute, createRouter, Link, type RouterHistory } 
 import { lazy, Suspense, type FunctionComponent } from "react";
 
 import { useText } from "../i18n/text";
-import { Home } from "../screens/home";
 import { parseAttackSearch } from "../screens/attack.search";
 import { parseAuditSearch } from "../screens/audit.search";
 import { parseBillingSearch } from "../screens/billing.search";
+import { Home } from "../screens/home";
 import { parseServicesSearch } from "../screens/services.search";
 import { Empty, Notice, ScreenHead, Skeleton } from "../ui/parts";
 import { PUBLIC, Shell } from "./shell";
@@ -153,15 +153,15 @@ const tree = root.addChildren([
   ),
   route(
     PUBLIC[1],
-    later(() => import("../screens/public"), "LookingGlass"),
+    later(() => import("../screens/lookingglass"), "LookingGlass"),
   ),
   route(
     PUBLIC[2],
-    later(() => import("../screens/public"), "VerifyLetter"),
+    later(() => import("../screens/letter"), "VerifyLetter"),
   ),
   route(
     PUBLIC[3],
-    later(() => import("../screens/public"), "UseLink"),
+    later(() => import("../screens/link"), "UseLink"),
   ),
   route(
     "/members",

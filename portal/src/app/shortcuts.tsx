@@ -2,8 +2,8 @@ import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { Dialog, Heading, Modal, ModalOverlay } from "react-aria-components";
 
-import { useText } from "../i18n/text";
 import type { MessageId } from "../i18n/messages";
+import { useText } from "../i18n/text";
 import { Button } from "../ui/parts";
 import { useSingleKeys } from "./singlekeys";
 

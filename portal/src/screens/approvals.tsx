@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
-
-import { approvals as approvalsQuery, secondPerson, useOrder } from "../api/queries";
+import { secondPerson, useOrder } from "../api/orders";
+import { approvals as approvalsQuery } from "../api/queries";
 import type { Approval } from "../api/types";
 import { Age } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
@@ -14,6 +14,37 @@ const ORDERS: Record<string, MessageId> = {
   delete_service: "approval.deleteLan",
   unlock: "approval.unlock",
 };
+
+/** Orders that wait for a second person. */
+export function Approvals() {
+  const t = useText();
+  const query = useQuery(approvalsQuery);
+  return (
+    <>
+      <ScreenHead title={t("nav.approvals")} below={t("approval.about")} />
+      <Panel flush>
+        <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
+          <Loaded
+            query={query}
+            lines={4}
+            empty={{
+              when: (list) => list.length === 0,
+              show: <Empty title={t("approval.none")}>{t("approval.noneAbout")}</Empty>,
+            }}
+          >
+            {(list) => (
+              <ul className="lines">
+                {list.map((approval) => (
+                  <Row key={approval.id} approval={approval} />
+                ))}
+              </ul>
+            )}
+          </Loaded>
+        </div>
+      </Panel>
+    </>
+  );
+}
 
 function Row({ approval: live }: { approval: Approval }) {
   const t = useText();
@@ -57,36 +88,5 @@ function Row({ approval: live }: { approval: Approval }) {
         ) : null}
       </div>
     </li>
-  );
-}
-
-/** Orders that wait for a second person. */
-export function Approvals() {
-  const t = useText();
-  const query = useQuery(approvalsQuery);
-  return (
-    <>
-      <ScreenHead title={t("nav.approvals")} below={t("approval.about")} />
-      <Panel flush>
-        <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
-          <Loaded
-            query={query}
-            lines={4}
-            empty={{
-              when: (list) => list.length === 0,
-              show: <Empty title={t("approval.none")}>{t("approval.noneAbout")}</Empty>,
-            }}
-          >
-            {(list) => (
-              <ul className="lines">
-                {list.map((approval) => (
-                  <Row key={approval.id} approval={approval} />
-                ))}
-              </ul>
-            )}
-          </Loaded>
-        </div>
-      </Panel>
-    </>
   );
 }

@@ -1,34 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-
 import { audit as auditQuery } from "../api/queries";
 import type { AuditEntry } from "../api/types";
 import { Time } from "../i18n/format";
 import { useText } from "../i18n/text";
-import { Ident } from "../ui/ident";
 import { AddressField } from "../ui/fields";
+import { Ident } from "../ui/ident";
 import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
-import { Empty, Panel, ScreenHead } from "../ui/parts";
 import { operationWord } from "../ui/operations";
+import { Empty, Panel, ScreenHead } from "../ui/parts";
 import { Table } from "../ui/table";
 import { parseAuditSearch, type AuditSearch } from "./audit.search";
-
-/** An act in words, with the facts that the chain has about it. */
-function Act({ entry }: { entry: AuditEntry }) {
-  const t = useText();
-  const detail = entry.detail as Record<string, unknown> | null;
-  const word = operationWord(t, entry.action);
-  if (detail === null || Object.keys(detail).length === 0) return word;
-  return (
-    <details>
-      <summary>{word}</summary>
-      <pre className="frame" tabIndex={0} aria-label={t("audit.detail")}>
-        {JSON.stringify(detail, null, 1)}
-      </pre>
-    </details>
-  );
-}
 
 /** The audit chain, newest first: who did what when, and the hash that proves it. */
 export function Audit() {
@@ -93,5 +76,21 @@ export function Audit() {
         />
       </div>
     </>
+  );
+}
+
+/** An act in words, with the facts that the chain has about it. */
+function Act({ entry }: { entry: AuditEntry }) {
+  const t = useText();
+  const detail = entry.detail as Record<string, unknown> | null;
+  const word = operationWord(t, entry.action);
+  if (detail === null || Object.keys(detail).length === 0) return word;
+  return (
+    <details>
+      <summary>{word}</summary>
+      <pre className="frame" tabIndex={0} aria-label={t("audit.detail")}>
+        {JSON.stringify(detail, null, 1)}
+      </pre>
+    </details>
   );
 }

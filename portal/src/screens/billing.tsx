@@ -1,6 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-
 import { billing as billingQuery } from "../api/queries";
 import type { BillingRow } from "../api/types";
 import { useMe } from "../app/shell";
@@ -31,60 +30,6 @@ export function months(present: string): string[] {
 function monthName(month: string, language: string): string {
   return new Intl.DateTimeFormat(language, { year: "numeric", month: "long", timeZone: "UTC" }).format(
     new Date(`${month}-01T00:00:00Z`),
-  );
-}
-
-/** A rate that may not be known. */
-function Known({ bits }: { bits: number | null }) {
-  const t = useText();
-  return bits === null ? <span className="quiet">{t("chart.unknown")}</span> : <Rate bits={bits} />;
-}
-
-/** The 95th percentiles of connections. A figure with too many gaps is marked. */
-export function BillingTable({ rows, showsAccount }: { rows: BillingRow[]; showsAccount: boolean }) {
-  const t = useText();
-  const { language } = useLanguage();
-  const columns: Column<BillingRow>[] = [
-    { title: t("service.connection"), cell: (row) => row.connection_name },
-    ...(showsAccount ? [{ title: t("connection.account"), cell: (row: BillingRow) => row.account_name }] : []),
-    { title: t("connection.in"), isNumber: true, cell: (row) => <Known bits={row.in_bps} /> },
-    { title: t("connection.out"), isNumber: true, cell: (row) => <Known bits={row.out_bps} /> },
-    { title: t("billing.billed"), isNumber: true, cell: (row) => <Known bits={row.billed_bps} /> },
-    {
-      title: t("billing.coverage"),
-      isNumber: true,
-      cell: (row) => (
-        <span className="row">
-          {formatShare(row.coverage, language)}{" "}
-          {row.billable ? null : <State tone="wait">{t("billing.incomplete")}</State>}
-        </span>
-      ),
-    },
-    {
-      title: t("graph.family", { direction: t("connection.in"), family: "IPv4" }),
-      isNumber: true,
-      cell: (row) => <Known bits={row.in_ipv4_bps} />,
-    },
-    {
-      title: t("graph.family", { direction: t("connection.in"), family: "IPv6" }),
-      isNumber: true,
-      cell: (row) => <Known bits={row.in_ipv6_bps} />,
-    },
-    {
-      title: t("graph.family", { direction: t("connection.out"), family: "IPv4" }),
-      isNumber: true,
-      cell: (row) => <Known bits={row.out_ipv4_bps} />,
-    },
-    {
-      title: t("graph.family", { direction: t("connection.out"), family: "IPv6" }),
-      isNumber: true,
-      cell: (row) => <Known bits={row.out_ipv6_bps} />,
-    },
-  ];
-  return (
-    <div className="table-wrap">
-      <Table label={t("nav.billing")} rows={rows} keyOf={(row) => row.connection} columns={columns} />
-    </div>
   );
 }
 
@@ -158,5 +103,59 @@ export function Billing() {
         </Loaded>
       </div>
     </>
+  );
+}
+
+/** A rate that may not be known. */
+function Known({ bits }: { bits: number | null }) {
+  const t = useText();
+  return bits === null ? <span className="quiet">{t("chart.unknown")}</span> : <Rate bits={bits} />;
+}
+
+/** The 95th percentiles of connections. A figure with too many gaps is marked. */
+export function BillingTable({ rows, showsAccount }: { rows: BillingRow[]; showsAccount: boolean }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const columns: Column<BillingRow>[] = [
+    { title: t("service.connection"), cell: (row) => row.connection_name },
+    ...(showsAccount ? [{ title: t("connection.account"), cell: (row: BillingRow) => row.account_name }] : []),
+    { title: t("connection.in"), isNumber: true, cell: (row) => <Known bits={row.in_bps} /> },
+    { title: t("connection.out"), isNumber: true, cell: (row) => <Known bits={row.out_bps} /> },
+    { title: t("billing.billed"), isNumber: true, cell: (row) => <Known bits={row.billed_bps} /> },
+    {
+      title: t("billing.coverage"),
+      isNumber: true,
+      cell: (row) => (
+        <span className="row">
+          {formatShare(row.coverage, language)}{" "}
+          {row.billable ? null : <State tone="wait">{t("billing.incomplete")}</State>}
+        </span>
+      ),
+    },
+    {
+      title: t("graph.family", { direction: t("connection.in"), family: "IPv4" }),
+      isNumber: true,
+      cell: (row) => <Known bits={row.in_ipv4_bps} />,
+    },
+    {
+      title: t("graph.family", { direction: t("connection.in"), family: "IPv6" }),
+      isNumber: true,
+      cell: (row) => <Known bits={row.in_ipv6_bps} />,
+    },
+    {
+      title: t("graph.family", { direction: t("connection.out"), family: "IPv4" }),
+      isNumber: true,
+      cell: (row) => <Known bits={row.out_ipv4_bps} />,
+    },
+    {
+      title: t("graph.family", { direction: t("connection.out"), family: "IPv6" }),
+      isNumber: true,
+      cell: (row) => <Known bits={row.out_ipv6_bps} />,
+    },
+  ];
+  return (
+    <div className="table-wrap">
+      <Table label={t("nav.billing")} rows={rows} keyOf={(row) => row.connection} columns={columns} />
+    </div>
   );
 }

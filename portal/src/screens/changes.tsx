@@ -1,51 +1,23 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
-
+import { RequestError } from "../api/problem";
 import { change as changeQuery, changesAfter, services as servicesQuery } from "../api/queries";
 import type { Change as ChangeView } from "../api/types";
-import { RequestError } from "../api/problem";
 import { useIsStaff } from "../app/shell";
 import { Age, Time } from "../i18n/format";
 import { useText } from "../i18n/text";
 import { ChangeLink } from "../ui/changelink";
-import { Ident } from "../ui/ident";
 import { AwaitsConfirmation } from "../ui/confirmation";
+import { Ident } from "../ui/ident";
 import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
-import { Crumb, Empty, Facts, Notice, Panel, ScreenHead } from "../ui/parts";
 import { operationWord } from "../ui/operations";
-import { StateOf, stateWord } from "../ui/words";
+import { Crumb, Empty, Facts, Notice, Panel, ScreenHead } from "../ui/parts";
 import { Table } from "../ui/table";
+import { StateOf, stateWord } from "../ui/words";
 
 const PHASES = ["accepted", "planned", "staged", "flipped", "drained", "cleaned"];
-
-/** How far a change has come, as a bar with words. */
-function Phases({ change }: { change: ChangeView }) {
-  const t = useText();
-  const reached = PHASES.indexOf(change.state);
-  return (
-    <ol className="phases" aria-label={t("changes.phases")}>
-      {PHASES.map((phase, index) => (
-        <li
-          key={phase}
-          data-state={
-            change.state === "rolled_back"
-              ? "failed"
-              : index < reached || change.state === "cleaned"
-                ? "done"
-                : index === reached
-                  ? "current"
-                  : "open"
-          }
-          {...(index === reached ? { "aria-current": "step" as const } : {})}
-        >
-          {stateWord(t, phase)}
-        </li>
-      ))}
-    </ol>
-  );
-}
 
 /** The changes, newest first: their phase, who ordered them, and what they wait for. */
 export function Changes() {
@@ -189,5 +161,32 @@ export function Change() {
         )}
       </Loaded>
     </>
+  );
+}
+
+/** How far a change has come, as a bar with words. */
+function Phases({ change }: { change: ChangeView }) {
+  const t = useText();
+  const reached = PHASES.indexOf(change.state);
+  return (
+    <ol className="phases" aria-label={t("changes.phases")}>
+      {PHASES.map((phase, index) => (
+        <li
+          key={phase}
+          data-state={
+            change.state === "rolled_back"
+              ? "failed"
+              : index < reached || change.state === "cleaned"
+                ? "done"
+                : index === reached
+                  ? "current"
+                  : "open"
+          }
+          {...(index === reached ? { "aria-current": "step" as const } : {})}
+        >
+          {stateWord(t, phase)}
+        </li>
+      ))}
+    </ol>
   );
 }

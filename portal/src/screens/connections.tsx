@@ -2,37 +2,71 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
-
+import { staffOrder, useOrder } from "../api/orders";
 import {
   accounts as accountsQuery,
   inventory as inventoryQuery,
   observedConnections,
-  staffOrder,
   switches as switchesQuery,
-  useOrder,
   vlans as vlansQuery,
 } from "../api/queries";
 import type { Connection } from "../api/types";
 import { useMe } from "../app/shell";
 import { Rate } from "../i18n/format";
 import { useText } from "../i18n/text";
+import { useAnchor } from "../ui/anchor";
 import { ConfirmedAct } from "../ui/dialog";
 import { Choices, Select, TextField } from "../ui/fields";
 import { Graphs } from "../ui/graph";
 import { Ident } from "../ui/ident";
 import { InvalidField } from "../ui/invalid";
-import { useAnchor } from "../ui/anchor";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Facts, Panel, ScreenHead, State } from "../ui/parts";
 import { StateOf } from "../ui/words";
+
+/** The number of connections up to which their VLANs are read without a request of the reader. */
+const OPEN_MAX = 4;
 
 /** Returns ranges as text: [[2, 99], [101, 101]] is "2–99, 101". */
 export function formatRanges(ranges: readonly (readonly number[])[]): string {
   return ranges.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)).join(", ");
 }
 
-/** The number of connections up to which their VLANs are read without a request of the reader. */
-const OPEN_MAX = 4;
+/** The connections: ports, speeds, what is reserved, which VLANs are free. */
+export function Connections() {
+  const t = useText();
+  const me = useMe();
+  const query = useQuery(observedConnections);
+  useAnchor(query.data !== undefined);
+  return (
+    <>
+      <ScreenHead
+        title={t("nav.connections")}
+        actions={me.operator && me.can.includes("create_connection") ? <AddConnection /> : null}
+      />
+      <Loaded
+        query={query}
+        lines={8}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
+        {(list) => (
+          <div className="stack">
+            {list.map((connection) => (
+              <ConnectionPanel key={connection.id} connection={connection} isOpen={list.length <= OPEN_MAX} />
+            ))}
+          </div>
+        )}
+      </Loaded>
+    </>
+  );
+}
 
 function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpen: boolean }) {
   const t = useText();
@@ -192,41 +226,5 @@ function AddConnection() {
         />
       ) : null}
     </ConfirmedAct>
-  );
-}
-
-/** The connections: ports, speeds, what is reserved, which VLANs are free. */
-export function Connections() {
-  const t = useText();
-  const me = useMe();
-  const query = useQuery(observedConnections);
-  useAnchor(query.data !== undefined);
-  return (
-    <>
-      <ScreenHead
-        title={t("nav.connections")}
-        actions={me.operator && me.can.includes("create_connection") ? <AddConnection /> : null}
-      />
-      <Loaded
-        query={query}
-        lines={8}
-        empty={{
-          when: (list) => list.length === 0,
-          show: (
-            <Panel>
-              <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty>
-            </Panel>
-          ),
-        }}
-      >
-        {(list) => (
-          <div className="stack">
-            {list.map((connection) => (
-              <ConnectionPanel key={connection.id} connection={connection} isOpen={list.length <= OPEN_MAX} />
-            ))}
-          </div>
-        )}
-      </Loaded>
-    </>
   );
 }

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
-
-import { contactOrder, contacts as contactsQuery, useOrder } from "../api/queries";
+import { contactOrder, useOrder } from "../api/orders";
+import { contacts as contactsQuery } from "../api/queries";
 import type { AccountContact } from "../api/types";
 import { useMe } from "../app/shell";
 import type { MessageId } from "../i18n/messages";
@@ -21,58 +21,6 @@ const ROLES: { id: string; name: MessageId }[] = [
   { id: "billing", name: "contact.billing" },
   { id: "legal", name: "contact.legal" },
 ];
-
-/** The act that adds a contact, or changes one. */
-function Edit({ contact }: { contact?: AccountContact }) {
-  const t = useText();
-  const [name, setName] = useState("");
-  const [email, setEmail] = useState("");
-  const [telephone, setTelephone] = useState("");
-  const [roles, setRoles] = useState<string[]>([]);
-  const add = useOrder(contactOrder.add);
-  const change = useOrder(contactOrder.change);
-  const label = t(contact ? "contact.change" : "contact.add");
-  const orNull = (text: string) => (text.trim() === "" ? null : text.trim());
-  return (
-    <ConfirmedAct
-      label={label}
-      title={label}
-      sentence={t("contact.about")}
-      explain={(error) => explain(t, error)}
-      onOpen={() => {
-        setName(contact?.name ?? "");
-        setEmail(contact?.email ?? "");
-        setTelephone(contact?.telephone ?? "");
-        setRoles(contact?.roles ?? []);
-      }}
-      act={(keyOf) => {
-        const body = { name: name.trim(), email: orNull(email), telephone: orNull(telephone), roles };
-        return contact ? change.mutateAsync([contact.id, body]) : add.mutateAsync([body, keyOf(body)]);
-      }}
-    >
-      <TextField label={t("members.name")} value={name} onChange={setName} />
-      <TextField label={t("members.mail")} type="email" value={email} onChange={setEmail} />
-      <TextField
-        label={t("contact.telephone")}
-        hint={t("contact.telephoneHint")}
-        type="tel"
-        value={telephone}
-        onChange={setTelephone}
-      />
-      <CheckboxGroup className="field" value={roles} onChange={setRoles}>
-        <Label className="label">{t("members.roles")}</Label>
-        <div className="choices">
-          {ROLES.map((role) => (
-            <Checkbox key={role.id} value={role.id} className="choice">
-              <span className="mark square" />
-              <span>{t(role.name)}</span>
-            </Checkbox>
-          ))}
-        </div>
-      </CheckboxGroup>
-    </ConfirmedAct>
-  );
-}
 
 /** The contacts of the account: whom the exchange and other members write to, and about what. */
 export function Contacts() {
@@ -136,5 +84,57 @@ export function Contacts() {
         </Loaded>
       </div>
     </Panel>
+  );
+}
+
+/** The act that adds a contact, or changes one. */
+function Edit({ contact }: { contact?: AccountContact }) {
+  const t = useText();
+  const [name, setName] = useState("");
+  const [email, setEmail] = useState("");
+  const [telephone, setTelephone] = useState("");
+  const [roles, setRoles] = useState<string[]>([]);
+  const add = useOrder(contactOrder.add);
+  const change = useOrder(contactOrder.change);
+  const label = t(contact ? "contact.change" : "contact.add");
+  const orNull = (text: string) => (text.trim() === "" ? null : text.trim());
+  return (
+    <ConfirmedAct
+      label={label}
+      title={label}
+      sentence={t("contact.about")}
+      explain={(error) => explain(t, error)}
+      onOpen={() => {
+        setName(contact?.name ?? "");
+        setEmail(contact?.email ?? "");
+        setTelephone(contact?.telephone ?? "");
+        setRoles(contact?.roles ?? []);
+      }}
+      act={(keyOf) => {
+        const body = { name: name.trim(), email: orNull(email), telephone: orNull(telephone), roles };
+        return contact ? change.mutateAsync([contact.id, body]) : add.mutateAsync([body, keyOf(body)]);
+      }}
+    >
+      <TextField label={t("members.name")} value={name} onChange={setName} />
+      <TextField label={t("members.mail")} type="email" value={email} onChange={setEmail} />
+      <TextField
+        label={t("contact.telephone")}
+        hint={t("contact.telephoneHint")}
+        type="tel"
+        value={telephone}
+        onChange={setTelephone}
+      />
+      <CheckboxGroup className="field" value={roles} onChange={setRoles}>
+        <Label className="label">{t("members.roles")}</Label>
+        <div className="choices">
+          {ROLES.map((role) => (
+            <Checkbox key={role.id} value={role.id} className="choice">
+              <span className="mark square" />
+              <span>{t(role.name)}</span>
+            </Checkbox>
+          ))}
+        </div>
+      </CheckboxGroup>
+    </ConfirmedAct>
   );
 }

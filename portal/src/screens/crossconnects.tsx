@@ -1,17 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-
-import {
-  crossConnectOrder,
-  crossConnects as crossConnectsQuery,
-  publicStatus,
-  useOrder,
-  type StepBody,
-} from "../api/queries";
+import { crossConnectOrder, useOrder, type StepBody } from "../api/orders";
+import { crossConnects as crossConnectsQuery, publicStatus } from "../api/queries";
 import type { CrossConnect } from "../api/types";
 import { useMe } from "../app/shell";
-import type { MessageId } from "../i18n/messages";
 import { Time } from "../i18n/format";
+import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
 import { Select, TextField } from "../ui/fields";
@@ -36,6 +30,42 @@ const STEPS: Record<StepBody["step"], { label: MessageId; about: MessageId; kind
   cancel: { label: "cross.cancel", about: "cross.cancelAbout", kind: "danger" },
   remove: { label: "cross.remove", about: "cross.removeAbout", kind: "danger" },
 };
+
+/** The cross-connects of the account, their letters of authorisation, and their next steps. */
+export function CrossConnects() {
+  const t = useText();
+  const me = useMe();
+  const query = useQuery(crossConnectsQuery);
+  return (
+    <>
+      <ScreenHead
+        title={t("nav.crossConnects")}
+        below={t("cross.about")}
+        actions={!me.operator && me.can.includes("order_cross_connect") ? <Request /> : null}
+      />
+      <Loaded
+        query={query}
+        lines={6}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("cross.none")}>{t("cross.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
+        {(list) => (
+          <div className="stack">
+            {list.map((order) => (
+              <Order key={order.id} order={order} />
+            ))}
+          </div>
+        )}
+      </Loaded>
+    </>
+  );
+}
 
 /** The act that makes the next step of an order. */
 function Step({ order, step }: { order: CrossConnect; step: StepBody["step"] }) {
@@ -177,41 +207,5 @@ function Order({ order }: { order: CrossConnect }) {
         ))}
       </ol>
     </Panel>
-  );
-}
-
-/** The cross-connects of the account, their letters of authorisation, and their next steps. */
-export function CrossConnects() {
-  const t = useText();
-  const me = useMe();
-  const query = useQuery(crossConnectsQuery);
-  return (
-    <>
-      <ScreenHead
-        title={t("nav.crossConnects")}
-        below={t("cross.about")}
-        actions={!me.operator && me.can.includes("order_cross_connect") ? <Request /> : null}
-      />
-      <Loaded
-        query={query}
-        lines={6}
-        empty={{
-          when: (list) => list.length === 0,
-          show: (
-            <Panel>
-              <Empty title={t("cross.none")}>{t("cross.noneAbout")}</Empty>
-            </Panel>
-          ),
-        }}
-      >
-        {(list) => (
-          <div className="stack">
-            {list.map((order) => (
-              <Order key={order.id} order={order} />
-            ))}
-          </div>
-        )}
-      </Loaded>
-    </>
   );
 }

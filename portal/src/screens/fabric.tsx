@@ -1,32 +1,22 @@
 import { useQuery } from "@tanstack/react-query";
-import { Fragment, useRef, useState } from "react";
-
-import {
-  impact as impactQuery,
-  inventory as inventoryQuery,
-  observedTrunks,
-  openChanges,
-  order,
-  secondPerson,
-  staffOrder,
-  switches as switchesQuery,
-  useOrder,
-} from "../api/queries";
-import type { Impact, Load, Switch, Trunk } from "../api/types";
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { secondPerson, staffOrder, useOrder } from "../api/orders";
+import { inventory as inventoryQuery, observedTrunks, openChanges, switches as switchesQuery } from "../api/queries";
+import type { Switch, Trunk } from "../api/types";
 import { Age, Rate } from "../i18n/format";
-import { useLanguage, useText, type Translate } from "../i18n/text";
-import { formatBitRate } from "../i18n/units";
-import { AwaitsConfirmation, ConfirmWithin } from "../ui/confirmation";
+import { useText, type Translate } from "../i18n/text";
+import { AwaitsConfirmation } from "../ui/confirmation";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Select, TextField } from "../ui/fields";
 import { Graphs } from "../ui/graph";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
-import { Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
-import { DryRun, type Tried } from "../ui/planned";
-import { StateOf } from "../ui/words";
+import { Empty, Notice, Panel, ScreenHead } from "../ui/parts";
 import { Table } from "../ui/table";
+import { StateOf } from "../ui/words";
+import { DrainTrunk } from "./fabric.drain";
+import { FabricMap, LoadBars, trunkState } from "./fabric.map";
 
 /**
  * Returns the port numbers of a text, or undefined if it has something else: "1-3, 7" is [1, 2, 3, 7]. At most 512
@@ -44,13 +34,6 @@ export function parsePorts(text: string): number[] | undefined {
   return numbers.length <= 512 ? [...new Set(numbers)] : undefined;
 }
 
-/** Returns the state of a trunk as one word. */
-export function trunkState(trunk: Trunk): string {
-  if (trunk.up === false) return "down";
-  if (trunk.drained) return "drained";
-  return trunk.up === null ? "unknown" : "up";
-}
-
 /** Returns the words for both directions of a trunk: its sites, or its switches if both are at one site. */
 function directionsOf(t: Translate, trunk: Trunk) {
   const [one, two] = trunk.ends;
@@ -58,258 +41,6 @@ function directionsOf(t: Translate, trunk: Trunk) {
   const name = (end: Trunk["ends"][number] | undefined) => (isWithin ? end?.switch : end?.site) ?? "";
   const [from, to] = [name(one), name(two)];
   return { in: t("graph.forward", { from, to }), out: t("graph.forward", { from: to, to: from }) };
-}
-
-/**
- * Sites with their switches side by side, the trunks of two neighbours between them: a drawing whose text is also its
- * list.
- */
-function FabricMap({ switches, trunks }: { switches: Switch[]; trunks: Trunk[] }) {
-  const t = useText();
-  const sites = [...new Set(switches.map((entry) => entry.site))];
-  const joins = (trunk: Trunk, a: string | undefined, b: string | undefined) => {
-    const ends = trunk.ends.map((end) => end.site);
-    return (
-      a !== undefined && b !== undefined && ends.includes(a) && ends.includes(b) && (a !== b || ends[0] === ends[1])
-    );
-  };
-  const drawn = new Set(sites.flatMap((site, index) => trunks.filter((trunk) => joins(trunk, site, sites[index + 1]))));
-  const others = trunks.filter((trunk) => !drawn.has(trunk));
-  return (
-    <div className="stack">
-      <div className="fabric" role="group" aria-label={t("fabric.map")} tabIndex={0}>
-        {sites.map((site, index) => (
-          <Fragment key={site}>
-            <section className="map-site" aria-label={site}>
-              <h3>{site}</h3>
-              <ul className="stack tight">
-                {switches
-                  .filter((entry) => entry.site === site)
-                  .map((entry) => (
-                    <li key={entry.id} className="map-switch">
-                      <span>{entry.name}</span>
-                      <StateOf state={entry.state} />
-                    </li>
-                  ))}
-              </ul>
-            </section>
-            {index + 1 < sites.length ? (
-              <TrunkLines trunks={trunks.filter((trunk) => joins(trunk, site, sites[index + 1]))} />
-            ) : null}
-          </Fragment>
-        ))}
-      </div>
-      {others.length > 0 ? <TrunkLines trunks={others} between /> : null}
-    </div>
-  );
-}
-
-function TrunkLines({ trunks, between = false }: { trunks: Trunk[]; between?: boolean }) {
-  const t = useText();
-  return (
-    <ul className="map-trunks" aria-label={t("fabric.trunks")}>
-      {trunks.map((trunk) => (
-        <li key={trunk.id} data-state={trunkState(trunk)} data-carries={trunk.carries}>
-          <span className="map-about">
-            <strong>{trunk.name}</strong>
-            {between ? <span className="quiet">{trunk.ends.map((end) => end.site).join(" ⇄ ")}</span> : null}
-            <StateOf state={trunkState(trunk)} />
-          </span>
-          <span className="map-line" aria-hidden="true" />
-          <span className="map-about">{trunk.carries ? <State tone="ok">{t("fabric.carries")}</State> : null}</span>
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-/** The present rates of a trunk beside its capacity, as bars with numbers. */
-export function LoadBars({ load, capacity }: { load: Load; capacity: number }) {
-  const t = useText();
-  const { language } = useLanguage();
-  const rows: [string, number][] = [
-    ["→", load.in_bps],
-    ["←", load.out_bps],
-  ];
-  return (
-    <span className="loads">
-      {rows.map(([sign, bits]) => (
-        <span key={sign} className="load">
-          <span aria-hidden="true">{sign}</span>
-          <meter
-            min={0}
-            max={1}
-            high={0.8}
-            value={Math.min(1, bits / (capacity * 1e6))}
-            aria-label={t("fabric.load")}
-          />
-          <span>{formatBitRate(bits, language)}</span>
-        </span>
-      ))}
-    </span>
-  );
-}
-
-/** What a drain does: the services that move, the load of the other trunk after it, the members to be told. */
-function ImpactOf({ impact }: { impact: Impact }) {
-  const t = useText();
-  const { language } = useLanguage();
-  const over = impact.contracted_mbps > impact.capacity_mbps;
-  return (
-    <div className="stack tight">
-      {impact.services.length === 0 ? null : impact.carrier === null ? (
-        <Notice tone="bad" title={t("impact.noTrunk")} />
-      ) : (
-        <Notice
-          tone={over ? "wait" : "off"}
-          title={t("impact.after", {
-            trunk: impact.carrier,
-            load: formatBitRate(impact.contracted_mbps * 1e6, language),
-            capacity: formatBitRate(impact.capacity_mbps * 1e6, language),
-          })}
-        />
-      )}
-      {impact.services.length === 0 ? null : (
-        <details>
-          <summary>{t("impact.services", { count: impact.services.length })}</summary>
-          <ul className="plain-list">
-            {impact.services.map((service) => (
-              <li key={service.id}>
-                {service.name}{" "}
-                <span className="quiet">
-                  {service.id} · {service.account.name}
-                </span>
-              </li>
-            ))}
-          </ul>
-        </details>
-      )}
-      {impact.members.length === 0 ? null : (
-        <p>{t("impact.members", { names: impact.members.map((member) => member.name).join(", ") })}</p>
-      )}
-    </div>
-  );
-}
-
-/** The drain of a trunk, confirmed when its effect is known. */
-export function DrainTrunk({ trunk: live }: { trunk: Trunk }) {
-  const t = useText();
-  const [trunk, hold] = useAsOpened(live);
-  const drain = useOrder(order.drain);
-  const [preview, setPreview] = useState<Tried>();
-  const [open, setOpen] = useState(false);
-  const [within, setWithin] = useState(0);
-  const opened = useRef(0);
-  const impact = useQuery(impactQuery(trunk.id, open && !trunk.drained));
-  if (!trunk.can.includes("drain_trunk")) return null;
-  return (
-    <ConfirmedAct
-      label={t(trunk.drained ? "fabric.undrain" : "fabric.drain")}
-      title={t(trunk.drained ? "fabric.undrainTitle" : "fabric.drainTitle", { trunk: trunk.name })}
-      sentence={t(trunk.drained ? "fabric.undrainAbout" : "fabric.drainAbout", {
-        count: impact.data?.services.length ?? trunk.services,
-      })}
-      explain={(error) => explain(t, error)}
-      hold={hold}
-      onOpen={() => {
-        setOpen(true);
-        void impact.refetch();
-        setPreview(undefined);
-        const of = opened.current + 1;
-        opened.current = of;
-        const tried = (next: Tried) => (opened.current === of ? setPreview(next) : undefined);
-        order.drain(trunk.id, trunk.revision, !trunk.drained, 0, true).then(
-          (outcome) => tried({ outcome }),
-          (error: unknown) => tried({ error }),
-        );
-      }}
-      isUnready={!trunk.drained && (impact.isPending || impact.isFetching)}
-      act={() => drain.mutateAsync([trunk.id, trunk.revision, !trunk.drained, within])}
-    >
-      {trunk.drained ? null : (
-        <Loaded query={impact} lines={2}>
-          {(impact) => <ImpactOf impact={impact} />}
-        </Loaded>
-      )}
-      {preview ? <DryRun tried={preview} /> : null}
-      <ConfirmWithin value={within} onChange={setWithin} />
-    </ConfirmedAct>
-  );
-}
-
-function DeleteTrunk({ trunk: live, onWaiting }: { trunk: Trunk; onWaiting: () => void }) {
-  const t = useText();
-  const [trunk, hold] = useAsOpened(live);
-  const remove = useOrder(secondPerson.deleteTrunk);
-  if (!trunk.can.includes("delete_fabric")) return null;
-  return (
-    <ConfirmedAct
-      label={t("service.delete")}
-      title={t("fabric.deleteTitle", { trunk: trunk.name })}
-      sentence={t("fabric.deleteAbout")}
-      kind="danger"
-      explain={(error) => explain(t, error)}
-      hold={hold}
-      act={() =>
-        remove.mutateAsync([trunk.id, trunk.revision]).then((outcome) => {
-          if (outcome.created.some((id) => id.startsWith("ap-"))) onWaiting();
-        })
-      }
-    />
-  );
-}
-
-/** The ports of a switch with what uses them, and the act that adds more to the inventory. */
-function Ports({ entry }: { entry: Switch }) {
-  const t = useText();
-  const [numbers, setNumbers] = useState("");
-  const [speed, setSpeed] = useState("10000");
-  const [open, setOpen] = useState(false);
-  const inventory = useQuery(inventoryQuery(entry.id, open));
-  const set = useOrder(staffOrder.ports);
-  const present = inventory.data ?? [];
-  return (
-    <ConfirmedAct
-      label={t("fabric.addPorts")}
-      title={t("fabric.addPortsTo", { name: entry.name })}
-      sentence={t("fabric.addPortsAbout", { used: entry.ports_used, count: entry.ports })}
-      explain={(error) => explain(t, error)}
-      onOpen={() => setNumbers("")}
-      hold={setOpen}
-      isUnready={inventory.data === undefined}
-      act={() => {
-        const wanted = parsePorts(numbers);
-        if (wanted === undefined || wanted.length === 0)
-          return Promise.reject(new InvalidField(t("fabric.portsWrong")));
-        const kept = present.map(({ number, speed_mbps }) => ({ number, speed_mbps }));
-        const added = wanted
-          .filter((number) => !kept.some((port) => port.number === number))
-          .map((number) => ({ number, speed_mbps: Number(speed) }));
-        return set.mutateAsync([entry.id, entry.revision, [...kept, ...added]]);
-      }}
-    >
-      <p className="quiet">
-        {present
-          .map((port) => (port.used_by === null ? String(port.number) : `${port.number} ${port.used_by}`))
-          .join(", ")}
-      </p>
-      <TextField
-        label={t("fabric.portNumbers")}
-        hint={t("fabric.portNumbersHint")}
-        value={numbers}
-        onChange={setNumbers}
-      />
-      <Select
-        label={t("connection.speed")}
-        selectedKey={speed}
-        onSelectionChange={(key) => setSpeed(String(key))}
-        options={[1_000, 10_000, 25_000, 40_000, 100_000, 400_000].map((mbps) => ({
-          id: String(mbps),
-          name: `${mbps / 1_000} Gbit/s`,
-        }))}
-      />
-    </ConfirmedAct>
-  );
 }
 
 /** The fabric as a map and as tables; drains of trunks. */
@@ -473,5 +204,80 @@ export function Fabric() {
         </Panel>
       </div>
     </>
+  );
+}
+
+function DeleteTrunk({ trunk: live, onWaiting }: { trunk: Trunk; onWaiting: () => void }) {
+  const t = useText();
+  const [trunk, hold] = useAsOpened(live);
+  const remove = useOrder(secondPerson.deleteTrunk);
+  if (!trunk.can.includes("delete_fabric")) return null;
+  return (
+    <ConfirmedAct
+      label={t("service.delete")}
+      title={t("fabric.deleteTitle", { trunk: trunk.name })}
+      sentence={t("fabric.deleteAbout")}
+      kind="danger"
+      explain={(error) => explain(t, error)}
+      hold={hold}
+      act={() =>
+        remove.mutateAsync([trunk.id, trunk.revision]).then((outcome) => {
+          if (outcome.created.some((id) => id.startsWith("ap-"))) onWaiting();
+        })
+      }
+    />
+  );
+}
+
+/** The ports of a switch with what uses them, and the act that adds more to the inventory. */
+function Ports({ entry }: { entry: Switch }) {
+  const t = useText();
+  const [numbers, setNumbers] = useState("");
+  const [speed, setSpeed] = useState("10000");
+  const [open, setOpen] = useState(false);
+  const inventory = useQuery(inventoryQuery(entry.id, open));
+  const set = useOrder(staffOrder.ports);
+  const present = inventory.data ?? [];
+  return (
+    <ConfirmedAct
+      label={t("fabric.addPorts")}
+      title={t("fabric.addPortsTo", { name: entry.name })}
+      sentence={t("fabric.addPortsAbout", { used: entry.ports_used, count: entry.ports })}
+      explain={(error) => explain(t, error)}
+      onOpen={() => setNumbers("")}
+      hold={setOpen}
+      isUnready={inventory.data === undefined}
+      act={() => {
+        const wanted = parsePorts(numbers);
+        if (wanted === undefined || wanted.length === 0)
+          return Promise.reject(new InvalidField(t("fabric.portsWrong")));
+        const kept = present.map(({ number, speed_mbps }) => ({ number, speed_mbps }));
+        const added = wanted
+          .filter((number) => !kept.some((port) => port.number === number))
+          .map((number) => ({ number, speed_mbps: Number(speed) }));
+        return set.mutateAsync([entry.id, entry.revision, [...kept, ...added]]);
+      }}
+    >
+      <p className="quiet">
+        {present
+          .map((port) => (port.used_by === null ? String(port.number) : `${port.number} ${port.used_by}`))
+          .join(", ")}
+      </p>
+      <TextField
+        label={t("fabric.portNumbers")}
+        hint={t("fabric.portNumbersHint")}
+        value={numbers}
+        onChange={setNumbers}
+      />
+      <Select
+        label={t("connection.speed")}
+        selectedKey={speed}
+        onSelectionChange={(key) => setSpeed(String(key))}
+        options={[1_000, 10_000, 25_000, 40_000, 100_000, 400_000].map((mbps) => ({
+          id: String(mbps),
+          name: `${mbps / 1_000} Gbit/s`,
+        }))}
+      />
+    </ConfirmedAct>
   );
 }

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
-
-import { accounts as accountsQuery, groupOrder, groups as groupsQuery, useOrder } from "../api/queries";
+import { groupOrder, useOrder } from "../api/orders";
+import { accounts as accountsQuery, groups as groupsQuery } from "../api/queries";
 import type { Group, GroupMember } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText } from "../i18n/text";
@@ -13,6 +13,90 @@ import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead, State } from "../ui/parts";
 import { Table } from "../ui/table";
+
+/** The fields of an own end, checked before the order. */
+function useEnd() {
+  const t = useText();
+  const [end, setEnd] = useState<EndDraft>(EMPTY_END);
+  const [errors, setErrors] = useState<EndErrors>({});
+  const check = () => {
+    const found = checkEnd(t, end);
+    setErrors(found);
+    if (Object.keys(found).length > 0) throw new InvalidField(t("form.incomplete"));
+    return endOrder(end);
+  };
+  const clear = () => {
+    setEnd(EMPTY_END);
+    setErrors({});
+  };
+  return { end, setEnd, errors, check, clear };
+}
+
+/** Closed groups: one service of several members, who are listed by the one that ordered it. */
+export function Groups() {
+  const t = useText();
+  const me = useMe();
+  const query = useQuery(groupsQuery);
+  return (
+    <>
+      <ScreenHead
+        title={t("nav.groups")}
+        below={t("group.about")}
+        actions={!me.operator && me.can.includes("create_service") ? <NewGroup /> : null}
+      />
+      <Loaded
+        query={query}
+        lines={6}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("group.none")}>{t("group.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
+        {(list) => (
+          <div className="stack">
+            {list.map((group) => (
+              <Panel key={group.id} title={group.name} actions={<GroupActs group={group} />}>
+                <p>{t("group.owner", { owner: group.owner.name })}</p>
+                {group.members.length === 0 ? null : (
+                  <div className="table-wrap">
+                    <Table
+                      label={group.name}
+                      rows={group.members}
+                      keyOf={(member) => member.account.id}
+                      columns={[
+                        { title: t("members.name"), cell: (member) => member.account.name },
+                        {
+                          title: t("services.state"),
+                          cell: (member) => (
+                            <State tone={member.joined ? "ok" : "wait"}>
+                              {t(member.joined ? "group.joined" : "group.listed")}
+                            </State>
+                          ),
+                        },
+                        ...(group.can.includes("create_service_key")
+                          ? [
+                              {
+                                title: t("group.remove"),
+                                cell: (member: GroupMember) => <RemoveMember group={group} member={member} />,
+                              },
+                            ]
+                          : []),
+                      ]}
+                    />
+                  </div>
+                )}
+              </Panel>
+            ))}
+          </div>
+        )}
+      </Loaded>
+    </>
+  );
+}
 
 /** The choice of the accounts that may join. */
 function Members({ value, onChange }: { value: string[]; onChange: (members: string[]) => void }) {
@@ -35,24 +119,6 @@ function Members({ value, onChange }: { value: string[]; onChange: (members: str
       </div>
     </CheckboxGroup>
   );
-}
-
-/** The fields of an own end, checked before the order. */
-function useEnd() {
-  const t = useText();
-  const [end, setEnd] = useState<EndDraft>(EMPTY_END);
-  const [errors, setErrors] = useState<EndErrors>({});
-  const check = () => {
-    const found = checkEnd(t, end);
-    setErrors(found);
-    if (Object.keys(found).length > 0) throw new InvalidField(t("form.incomplete"));
-    return endOrder(end);
-  };
-  const clear = () => {
-    setEnd(EMPTY_END);
-    setErrors({});
-  };
-  return { end, setEnd, errors, check, clear };
 }
 
 function NewGroup() {
@@ -147,71 +213,5 @@ function RemoveMember({ group, member }: { group: Group; member: GroupMember }) 
       explain={(error) => explain(t, error)}
       act={(keyOf) => remove.mutateAsync([group.id, member.account.id, keyOf(member.account.id)])}
     />
-  );
-}
-
-/** Closed groups: one service of several members, who are listed by the one that ordered it. */
-export function Groups() {
-  const t = useText();
-  const me = useMe();
-  const query = useQuery(groupsQuery);
-  return (
-    <>
-      <ScreenHead
-        title={t("nav.groups")}
-        below={t("group.about")}
-        actions={!me.operator && me.can.includes("create_service") ? <NewGroup /> : null}
-      />
-      <Loaded
-        query={query}
-        lines={6}
-        empty={{
-          when: (list) => list.length === 0,
-          show: (
-            <Panel>
-              <Empty title={t("group.none")}>{t("group.noneAbout")}</Empty>
-            </Panel>
-          ),
-        }}
-      >
-        {(list) => (
-          <div className="stack">
-            {list.map((group) => (
-              <Panel key={group.id} title={group.name} actions={<GroupActs group={group} />}>
-                <p>{t("group.owner", { owner: group.owner.name })}</p>
-                {group.members.length === 0 ? null : (
-                  <div className="table-wrap">
-                    <Table
-                      label={group.name}
-                      rows={group.members}
-                      keyOf={(member) => member.account.id}
-                      columns={[
-                        { title: t("members.name"), cell: (member) => member.account.name },
-                        {
-                          title: t("services.state"),
-                          cell: (member) => (
-                            <State tone={member.joined ? "ok" : "wait"}>
-                              {t(member.joined ? "group.joined" : "group.listed")}
-                            </State>
-                          ),
-                        },
-                        ...(group.can.includes("create_service_key")
-                          ? [
-                              {
-                                title: t("group.remove"),
-                                cell: (member: GroupMember) => <RemoveMember group={group} member={member} />,
-                              },
-                            ]
-                          : []),
-                      ]}
-                    />
-                  </div>
-                )}
-              </Panel>
-            ))}
-          </div>
-        )}
-      </Loaded>
-    </>
   );
 }

@@ -1,14 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-
 import { connections, groups, notices, observedConnections, observedOverview, services } from "../api/queries";
 import type { Connection, Overview, Service, Task } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Rate, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
-import { useText } from "../i18n/text";
+import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
-import { useLanguage } from "../i18n/text";
 import { ChevronRight } from "../ui/icons";
 import { Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead, State } from "../ui/parts";
@@ -33,6 +31,9 @@ const TASKS: Record<string, { title: MessageId; act: MessageId }> = {
   connection_down: { title: "task.connectionDown", act: "task.look" },
 };
 
+/** The number of connections that the first screen shows. */
+const SHOWN = 12;
+
 function taskAddress(task: Task): string {
   const kind = task.object.split("-")[0];
   if (task.task === "attack") return "/attack";
@@ -41,6 +42,88 @@ function taskAddress(task: Task): string {
   if (kind === "sv") return `/services/${task.object}`;
   if (kind === "sw" || kind === "tr" || kind === "engine") return "/fabric";
   return "/connections";
+}
+
+/** The member's first screen: tasks, connections, services. */
+export function Home() {
+  const t = useText();
+  const me = useMe();
+  const data = useQuery(observedOverview);
+  // The staff sees connections of all accounts, on many pages, and has a wall of its own.
+  const links = useQuery(me.operator ? connections : observedConnections);
+  const all = useQuery(services);
+  const canOrder = me.can.includes("create_service") && !me.operator;
+  return (
+    <>
+      <ScreenHead
+        title={t("home.title")}
+        below={t("home.hello", { account: me.account.name })}
+        actions={
+          canOrder ? (
+            <Link to="/order" className="button" data-kind="primary">
+              {t("nav.order")}
+            </Link>
+          ) : null
+        }
+      />
+      <div className="two">
+        <div className="stack">
+          <Panel title={t("home.needsMe")} flush>
+            <div className={data.data ? undefined : "panel-body"}>
+              <Loaded query={data}>{(data) => <Tasks tasks={data.tasks} />}</Loaded>
+            </div>
+          </Panel>
+          <Panel
+            title={t("nav.connections")}
+            flush
+            actions={
+              links.data && links.data.length > SHOWN ? (
+                <Link to="/connections">{t("home.allConnections", { count: links.data.length })}</Link>
+              ) : null
+            }
+          >
+            <div className={links.data ? undefined : "panel-body"}>
+              <Loaded
+                query={links}
+                empty={{
+                  when: (list) => list.length === 0,
+                  show: <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty>,
+                }}
+              >
+                {(list) => (
+                  <ul className="lines">
+                    {list.slice(0, SHOWN).map((connection) => (
+                      <ConnectionRow key={connection.id} connection={connection} />
+                    ))}
+                  </ul>
+                )}
+              </Loaded>
+            </div>
+          </Panel>
+        </div>
+        <div className="stack">
+          <Ahead />
+          <Panel
+            title={t("nav.services")}
+            actions={
+              <Link to="/services" search={{ q: "", state: "" }}>
+                {t("home.allServices")}
+              </Link>
+            }
+          >
+            <Loaded query={data} lines={2}>
+              {(data) => <Numbers data={data} />}
+            </Loaded>
+          </Panel>
+          {links.data && all.data && !me.operator && !all.data.some((service) => service.state === "production") ? (
+            <Panel title={t("steps.title")}>
+              <FirstSteps connections={links.data} services={all.data} />
+            </Panel>
+          ) : null}
+        </div>
+      </div>
+    </>
+  );
 }
 
 /** The tasks that wait for people of this account, the most severe first. */
@@ -198,90 +281,5 @@ function Ahead() {
         ))}
       </ul>
     </Panel>
-  );
-}
-
-/** The number of connections that the first screen shows. */
-const SHOWN = 12;
-
-/** The member's first screen: tasks, connections, services. */
-export function Home() {
-  const t = useText();
-  const me = useMe();
-  const data = useQuery(observedOverview);
-  // The staff sees connections of all accounts, on many pages, and has a wall of its own.
-  const links = useQuery(me.operator ? connections : observedConnections);
-  const all = useQuery(services);
-  const canOrder = me.can.includes("create_service") && !me.operator;
-  return (
-    <>
-      <ScreenHead
-        title={t("home.title")}
-        below={t("home.hello", { account: me.account.name })}
-        actions={
-          canOrder ? (
-            <Link to="/order" className="button" data-kind="primary">
-              {t("nav.order")}
-            </Link>
-          ) : null
-        }
-      />
-      <div className="two">
-        <div className="stack">
-          <Panel title={t("home.needsMe")} flush>
-            <div className={data.data ? undefined : "panel-body"}>
-              <Loaded query={data}>{(data) => <Tasks tasks={data.tasks} />}</Loaded>
-            </div>
-          </Panel>
-          <Panel
-            title={t("nav.connections")}
-            flush
-            actions={
-              links.data && links.data.length > SHOWN ? (
-                <Link to="/connections">{t("home.allConnections", { count: links.data.length })}</Link>
-              ) : null
-            }
-          >
-            <div className={links.data ? undefined : "panel-body"}>
-              <Loaded
-                query={links}
-                empty={{
-                  when: (list) => list.length === 0,
-                  show: <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty>,
-                }}
-              >
-                {(list) => (
-                  <ul className="lines">
-                    {list.slice(0, SHOWN).map((connection) => (
-                      <ConnectionRow key={connection.id} connection={connection} />
-                    ))}
-                  </ul>
-                )}
-              </Loaded>
-            </div>
-          </Panel>
-        </div>
-        <div className="stack">
-          <Ahead />
-          <Panel
-            title={t("nav.services")}
-            actions={
-              <Link to="/services" search={{ q: "", state: "" }}>
-                {t("home.allServices")}
-              </Link>
-            }
-          >
-            <Loaded query={data} lines={2}>
-              {(data) => <Numbers data={data} />}
-            </Loaded>
-          </Panel>
-          {links.data && all.data && !me.operator && !all.data.some((service) => service.state === "production") ? (
-            <Panel title={t("steps.title")}>
-              <FirstSteps connections={links.data} services={all.data} />
-            </Panel>
-          ) : null}
-        </div>
-      </div>
-    </>
   );
 }

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-
-import { apiKeys as apiKeysQuery, keyOrder, serviceKeys as serviceKeysQuery, useOrder } from "../api/queries";
+import { keyOrder, useOrder } from "../api/orders";
 import { RequestError } from "../api/problem";
+import { apiKeys as apiKeysQuery, serviceKeys as serviceKeysQuery } from "../api/queries";
 import { useMe } from "../app/shell";
 import { Age, Time } from "../i18n/format";
 import { useText } from "../i18n/text";
@@ -16,6 +16,27 @@ import { Table } from "../ui/table";
 import { Contacts } from "./contacts";
 import { People } from "./people";
 import { Webhooks } from "./webhooks";
+
+/** Keys and the password of the user. */
+export function Keys() {
+  const t = useText();
+  const me = useMe();
+  return (
+    <>
+      <ScreenHead title={t("nav.keys")} below={t("keys.about")} />
+      <div className="two">
+        <div className="stack">
+          {me.can.includes("read_users") ? <People /> : null}
+          {me.can.includes("read_contact") ? <Contacts /> : null}
+          <ApiKeys />
+          {me.can.includes("read_webhook") ? <Webhooks /> : null}
+          {me.can.includes("create_service_key") ? <ServiceKeys /> : null}
+        </div>
+        <Password />
+      </div>
+    </>
+  );
+}
 
 /** The API keys of the user. A new one is shown once. */
 function ApiKeys() {
@@ -208,26 +229,5 @@ function Password() {
         </div>
       </Form>
     </Panel>
-  );
-}
-
-/** Keys and the password of the user. */
-export function Keys() {
-  const t = useText();
-  const me = useMe();
-  return (
-    <>
-      <ScreenHead title={t("nav.keys")} below={t("keys.about")} />
-      <div className="two">
-        <div className="stack">
-          {me.can.includes("read_users") ? <People /> : null}
-          {me.can.includes("read_contact") ? <Contacts /> : null}
-          <ApiKeys />
-          {me.can.includes("read_webhook") ? <Webhooks /> : null}
-          {me.can.includes("create_service_key") ? <ServiceKeys /> : null}
-        </div>
-        <Password />
-      </div>
-    </>
   );
 }

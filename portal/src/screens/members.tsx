@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-
-import { accounts as accountsQuery, staffOrder, useOrder, users as usersQuery } from "../api/queries";
+import { staffOrder, useOrder } from "../api/orders";
+import { accounts as accountsQuery, users as usersQuery } from "../api/queries";
 import type { Account } from "../api/types";
 import { matches } from "../app/finder";
 import { useMe } from "../app/shell";
@@ -38,78 +38,6 @@ export function parseAsns(text: string): number[] | undefined {
   const parts = text.split(/[\s,;]+/).filter((part) => part !== "");
   const asns = parts.map((part) => Number(/^(?:AS)?(\d{1,10})$/i.exec(part)?.[1] ?? Number.NaN));
   return asns.every((asn) => asn >= 1 && asn <= 4_294_967_294) ? asns : undefined;
-}
-
-/** The act by which the staff adds a member. */
-function AddMember() {
-  const t = useText();
-  const [name, setName] = useState("");
-  const [asns, setAsns] = useState("");
-  const [kind, setKind] = useState("member");
-  const [found, setFound] = useState<"yes" | "no">("yes");
-  const add = useOrder(staffOrder.account);
-  return (
-    <ConfirmedAct
-      label={t("members.add")}
-      title={t("members.add")}
-      sentence={t("members.addAbout")}
-      kind="primary"
-      explain={(error) => explain(t, error)}
-      onOpen={() => {
-        setName("");
-        setAsns("");
-      }}
-      act={(keyOf) => {
-        const numbers = parseAsns(asns);
-        if (name.trim() === "") return Promise.reject(new InvalidField(t("members.nameMissing")));
-        if (numbers === undefined) return Promise.reject(new InvalidField(t("members.asnsWrong")));
-        const body = { name: name.trim(), kind, asns: numbers, discoverable: found === "yes" };
-        return add.mutateAsync([body, keyOf(body)]);
-      }}
-    >
-      <TextField label={t("members.name")} value={name} onChange={setName} />
-      <TextField label={t("members.asns")} hint={t("members.asnsHint")} value={asns} onChange={setAsns} />
-      <Select
-        label={t("members.kind")}
-        selectedKey={kind}
-        onSelectionChange={(key) => setKind(String(key))}
-        options={["member", "reseller", "authority"].map((id) => ({ id, name: t(KINDS[id] ?? "account.member") }))}
-      />
-      <Choices
-        label={t("members.found")}
-        value={found}
-        onChange={setFound}
-        options={[
-          { id: "yes", name: t("members.foundYes") },
-          { id: "no", name: t("members.foundNo") },
-        ]}
-      />
-    </ConfirmedAct>
-  );
-}
-
-function AccountActs({ account }: { account: Account }) {
-  const t = useText();
-  const me = useMe();
-  const remove = useOrder(staffOrder.removeAccount);
-  return (
-    <div className="buttons">
-      {me.can.includes("create_user") ? <AddPerson account={account} kind={account.kind} /> : null}
-      {account.can.includes("delete_account") &&
-      account.connections === 0 &&
-      account.services === 0 &&
-      account.kind !== "exchange" ? (
-        <ConfirmedAct
-          label={t("people.remove")}
-          title={t("people.removeTitle", { name: account.name })}
-          sentence={t("members.removeAbout")}
-          kind="danger"
-          explain={(error) => explain(t, error)}
-          act={() => remove.mutateAsync([account.id, account.revision])}
-        />
-      ) : null}
-    </div>
-  );
 }
 
 /** The accounts with their connections and services, their people and contacts. */
@@ -221,5 +149,77 @@ export function Members() {
         {me.can.includes("read_contact") ? <Contacts /> : null}
       </div>
     </>
+  );
+}
+
+/** The act by which the staff adds a member. */
+function AddMember() {
+  const t = useText();
+  const [name, setName] = useState("");
+  const [asns, setAsns] = useState("");
+  const [kind, setKind] = useState("member");
+  const [found, setFound] = useState<"yes" | "no">("yes");
+  const add = useOrder(staffOrder.account);
+  return (
+    <ConfirmedAct
+      label={t("members.add")}
+      title={t("members.add")}
+      sentence={t("members.addAbout")}
+      kind="primary"
+      explain={(error) => explain(t, error)}
+      onOpen={() => {
+        setName("");
+        setAsns("");
+      }}
+      act={(keyOf) => {
+        const numbers = parseAsns(asns);
+        if (name.trim() === "") return Promise.reject(new InvalidField(t("members.nameMissing")));
+        if (numbers === undefined) return Promise.reject(new InvalidField(t("members.asnsWrong")));
+        const body = { name: name.trim(), kind, asns: numbers, discoverable: found === "yes" };
+        return add.mutateAsync([body, keyOf(body)]);
+      }}
+    >
+      <TextField label={t("members.name")} value={name} onChange={setName} />
+      <TextField label={t("members.asns")} hint={t("members.asnsHint")} value={asns} onChange={setAsns} />
+      <Select
+        label={t("members.kind")}
+        selectedKey={kind}
+        onSelectionChange={(key) => setKind(String(key))}
+        options={["member", "reseller", "authority"].map((id) => ({ id, name: t(KINDS[id] ?? "account.member") }))}
+      />
+      <Choices
+        label={t("members.found")}
+        value={found}
+        onChange={setFound}
+        options={[
+          { id: "yes", name: t("members.foundYes") },
+          { id: "no", name: t("members.foundNo") },
+        ]}
+      />
+    </ConfirmedAct>
+  );
+}
+
+function AccountActs({ account }: { account: Account }) {
+  const t = useText();
+  const me = useMe();
+  const remove = useOrder(staffOrder.removeAccount);
+  return (
+    <div className="buttons">
+      {me.can.includes("create_user") ? <AddPerson account={account} kind={account.kind} /> : null}
+      {account.can.includes("delete_account") &&
+      account.connections === 0 &&
+      account.services === 0 &&
+      account.kind !== "exchange" ? (
+        <ConfirmedAct
+          label={t("people.remove")}
+          title={t("people.removeTitle", { name: account.name })}
+          sentence={t("members.removeAbout")}
+          kind="danger"
+          explain={(error) => explain(t, error)}
+          act={() => remove.mutateAsync([account.id, account.revision])}
+        />
+      ) : null}
+    </div>
   );
 }

@@ -1,15 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { useLive } from "../api/live";
-import { bgpSessions, openChanges, observedOverview, observedTrunks, switches as switchesQuery } from "../api/queries";
+import { bgpSessions, observedOverview, observedTrunks, openChanges, switches as switchesQuery } from "../api/queries";
 import { useClock } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
 import { formatAge, formatBitRate } from "../i18n/units";
 import { Failure } from "../ui/loaded";
-import { ScreenHead, Skeleton, State } from "../ui/parts";
 import { operationWord } from "../ui/operations";
+import { ScreenHead, Skeleton, State } from "../ui/parts";
 import { StateOf, stateTone, stateWord } from "../ui/words";
-import { LoadBars, trunkState } from "./fabric";
+import { LoadBars, trunkState } from "./fabric.map";
 import { Tasks } from "./home";
 
 /** The age in ms from which figures that are read every 10 s count as old. */

@@ -1,20 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-
+import { calendarOrder, noticeOrder, useOrder, type NoticeBody } from "../api/orders";
 import {
-  calendarOrder,
-  noticeOrder,
   notices as noticesQuery,
   sites as sitesQuery,
   switches as switchesQuery,
   trunks as trunksQuery,
-  useOrder,
-  type NoticeBody,
 } from "../api/queries";
 import type { Notice as NoticeType } from "../api/types";
 import { useMe } from "../app/shell";
-import type { MessageId } from "../i18n/messages";
 import { Time } from "../i18n/format";
+import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
 import { Choices, Select, TextField } from "../ui/fields";
@@ -30,16 +26,60 @@ export const NOTICE_STATES: Record<string, { tone: Tone; word: MessageId }> = {
   cancelled: { tone: "off", word: "state.cancelled" },
 };
 
-export function NoticeState({ state }: { state: string }) {
-  const t = useText();
-  const known = NOTICE_STATES[state];
-  return known ? <State tone={known.tone}>{t(known.word)}</State> : null;
-}
-
 /** Returns the time of a field for the engine; the field has the reader's zone. Returns undefined for no time. */
 export function isoTime(text: string): string | undefined {
   const time = new Date(text);
   return text === "" || Number.isNaN(time.getTime()) ? undefined : time.toISOString();
+}
+
+/** Maintenance and incidents that concern the reader, and what of the reader's they can interrupt. */
+export function Notices() {
+  const t = useText();
+  const me = useMe();
+  const query = useQuery(noticesQuery);
+  return (
+    <>
+      <ScreenHead
+        title={t("nav.notices")}
+        below={t("notice.screenAbout")}
+        actions={
+          <>
+            <a className="button" data-kind="plain" href="/api/v1/notices.ics" download="maintenance.ics">
+              {t("notice.calendar")}
+            </a>
+            {me.can.includes("write_notice") ? <Announce /> : null}
+          </>
+        }
+      />
+      <Loaded
+        query={query}
+        lines={6}
+        empty={{
+          when: (list) => list.length === 0,
+          show: (
+            <Panel>
+              <Empty title={t("notice.none")}>{t("notice.noneAbout")}</Empty>
+            </Panel>
+          ),
+        }}
+      >
+        {(list) => (
+          <div className="stack">
+            {list.map((notice) => (
+              <NoticePanel key={notice.id} notice={notice} />
+            ))}
+          </div>
+        )}
+      </Loaded>
+      <CalendarAddress />
+    </>
+  );
+}
+
+export function NoticeState({ state }: { state: string }) {
+  const t = useText();
+  const known = NOTICE_STATES[state];
+  return known ? <State tone={known.tone}>{t(known.word)}</State> : null;
 }
 
 /** The act by which the staff announces maintenance or an incident, with the letters shown before they are sent. */
@@ -250,49 +290,5 @@ function CalendarAddress() {
         </Notice>
       )}
     </Panel>
-  );
-}
-
-/** Maintenance and incidents that concern the reader, and what of the reader's they can interrupt. */
-export function Notices() {
-  const t = useText();
-  const me = useMe();
-  const query = useQuery(noticesQuery);
-  return (
-    <>
-      <ScreenHead
-        title={t("nav.notices")}
-        below={t("notice.screenAbout")}
-        actions={
-          <>
-            <a className="button" data-kind="plain" href="/api/v1/notices.ics" download="maintenance.ics">
-              {t("notice.calendar")}
-            </a>
-            {me.can.includes("write_notice") ? <Announce /> : null}
-          </>
-        }
-      />
-      <Loaded
-        query={query}
-        lines={6}
-        empty={{
-          when: (list) => list.length === 0,
-          show: (
-            <Panel>
-              <Empty title={t("notice.none")}>{t("notice.noneAbout")}</Empty>
-            </Panel>
-          ),
-        }}
-      >
-        {(list) => (
-          <div className="stack">
-            {list.map((notice) => (
-              <NoticePanel key={notice.id} notice={notice} />
-            ))}
-          </div>
-        )}
-      </Loaded>
-      <CalendarAddress />
-    </>
   );
 }

@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useRef, useState } from "react";
-
 import { idempotencyKey } from "../api/client";
+import { order, useOrder } from "../api/orders";
 import { RequestError } from "../api/problem";
-import { accounts as accountsQuery, connections as connectionsQuery, order, useOrder } from "../api/queries";
+import { accounts as accountsQuery, connections as connectionsQuery } from "../api/queries";
 import type { Account, Hop, Ordered } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText, type Translate } from "../i18n/text";
@@ -53,6 +53,15 @@ const stored = ({ to, peer, peerText, name, end, far }: OrderDraft) => ({ to, pe
 
 type Errors = { peer?: string; secret?: string; name?: string; end: EndErrors; far: EndErrors };
 
+/** The fields of the engine's answer, and their fields on this screen. */
+const POINTERS: [RegExp, string][] = [
+  [/^\/peer/, "order-peer"],
+  [/^\/secret/, "order-secret"],
+  [/^\/name/, "order-name"],
+  [/^\/far_end\/(vlan|connection|capacity_mbps)/, "far-"],
+  [/^\/end\/(vlan|connection|capacity_mbps)/, "end-"],
+];
+
 function check(t: Translate, draft: OrderDraft): Errors {
   return {
     ...(draft.to === "member" && draft.peer === "" ? { peer: t("order.peerMissing") } : {}),
@@ -62,15 +71,6 @@ function check(t: Translate, draft: OrderDraft): Errors {
     far: draft.to === "own" ? checkEnd(t, draft.far) : {},
   };
 }
-
-/** The fields of the engine's answer, and their fields on this screen. */
-const POINTERS: [RegExp, string][] = [
-  [/^\/peer/, "order-peer"],
-  [/^\/secret/, "order-secret"],
-  [/^\/name/, "order-name"],
-  [/^\/far_end\/(vlan|connection|capacity_mbps)/, "far-"],
-  [/^\/end\/(vlan|connection|capacity_mbps)/, "end-"],
-];
 
 /** Returns the engine's refusal at the fields that it names. */
 export function problemsOf(t: Translate, error: unknown): FieldProblem[] {
@@ -90,6 +90,42 @@ export function problemsOf(t: Translate, error: unknown): FieldProblem[] {
 /** Returns the words by which a member is found, in lower case. */
 function memberWords({ name, asns }: Account): string {
   return `${name} ${asns.map((asn) => `AS${asn}`).join(" ")}`.toLowerCase();
+}
+
+/** Returns the path as far as the draft specifies it. */
+function sketch(
+  t: Translate,
+  draft: OrderDraft,
+  connections: { id: string; name: string; site: string }[],
+  peer: string | undefined,
+): Hop[] {
+  const near = connections.find((connection) => connection.id === draft.end.connection);
+  const far = connections.find((connection) => connection.id === draft.far.connection);
+  const vlan = (end: EndDraft) =>
+    end.tagging === "port"
+      ? ""
+      : end.vlan === ""
+        ? ""
+        : ` · VLAN ${end.vlan}${end.tagging === "qinq" && end.inner !== "" ? `.${end.inner}` : ""}`;
+  const farHop: Hop =
+    draft.to === "own"
+      ? { kind: "port", name: far ? far.name + vlan(draft.far) : t("order.farEnd"), site: far?.site ?? null, up: null }
+      : {
+          kind: "port",
+          name:
+            draft.to === "key"
+              ? t("order.keyHolder")
+              : draft.to === "holder"
+                ? t("order.toHolder")
+                : (peer ?? t("order.peer")),
+          site: t("order.peerChooses"),
+          up: null,
+        };
+  return [
+    { kind: "port", name: near ? near.name + vlan(draft.end) : t("order.myEnd"), site: near?.site ?? null, up: null },
+    { kind: "switch", name: t("order.fabric"), site: null, up: null },
+    farHop,
+  ];
 }
 
 /** Orders a path: to whom, my end, the name. The right side shows the effect of the order. */
@@ -341,40 +377,4 @@ function MyRouter({ title, end, name }: { title: string; end: EndDraft; name: st
       />
     </Panel>
   );
-}
-
-/** Returns the path as far as the draft specifies it. */
-function sketch(
-  t: Translate,
-  draft: OrderDraft,
-  connections: { id: string; name: string; site: string }[],
-  peer: string | undefined,
-): Hop[] {
-  const near = connections.find((connection) => connection.id === draft.end.connection);
-  const far = connections.find((connection) => connection.id === draft.far.connection);
-  const vlan = (end: EndDraft) =>
-    end.tagging === "port"
-      ? ""
-      : end.vlan === ""
-        ? ""
-        : ` · VLAN ${end.vlan}${end.tagging === "qinq" && end.inner !== "" ? `.${end.inner}` : ""}`;
-  const farHop: Hop =
-    draft.to === "own"
-      ? { kind: "port", name: far ? far.name + vlan(draft.far) : t("order.farEnd"), site: far?.site ?? null, up: null }
-      : {
-          kind: "port",
-          name:
-            draft.to === "key"
-              ? t("order.keyHolder")
-              : draft.to === "holder"
-                ? t("order.toHolder")
-                : (peer ?? t("order.peer")),
-          site: t("order.peerChooses"),
-          up: null,
-        };
-  return [
-    { kind: "port", name: near ? near.name + vlan(draft.end) : t("order.myEnd"), site: near?.site ?? null, up: null },
-    { kind: "switch", name: t("order.fabric"), site: null, up: null },
-    farHop,
-  ];
 }

@@ -1,6 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
-
 import { memberRoutes, rejectedRoutes, routeServerSessions } from "../api/queries";
 import type { MemberRoute, RejectedRoute, RouteServerSession } from "../api/types";
 import { Age } from "../i18n/format";
@@ -29,6 +28,16 @@ const OTHER_STATES: Record<string, MessageId> = {
 
 const TONES: Record<string, Tone> = { established: "ok", idle: "bad", down: "bad", absent: "bad", unknown: "off" };
 
+/** The number of rejected routes that are shown at first. */
+const FIRST = 20;
+
+/** The words of the states of a route by RPKI. */
+const VALIDITY: Record<string, { tone: Tone; word: MessageId }> = {
+  valid: { tone: "ok", word: "glass.rpkiValid" },
+  invalid: { tone: "bad", word: "glass.rpkiInvalid" },
+  not_found: { tone: "off", word: "glass.rpkiUnknown" },
+};
+
 function stateWord(t: Translate, state: string): string {
   return BGP_STATES[state] ?? t(OTHER_STATES[state] ?? "rs.unknown");
 }
@@ -36,6 +45,29 @@ function stateWord(t: Translate, state: string): string {
 /** Returns one session of each route server; all its sessions have the same facts about the route server itself. */
 function servers(sessions: RouteServerSession[]): RouteServerSession[] {
   return sessions.filter((session, index) => sessions.findIndex(({ server }) => server === session.server) === index);
+}
+
+/**
+ * The sessions of an end with the route servers of its LAN, and the routes that they reject. Those of other members
+ * (`isOwn` is false) are read while somebody has them open: an operator sees all ends of a LAN, which are many.
+ */
+export function RouteServers({ end, isOwn }: { end: string; isOwn: boolean }) {
+  const t = useText();
+  const [open, setOpen] = useState(false);
+  if (isOwn) {
+    return (
+      <section className="stack tight route-servers">
+        <h3>{t("rs.title")}</h3>
+        <Sessions end={end} />
+      </section>
+    );
+  }
+  return (
+    <details className="route-servers" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{t("rs.title")}</summary>
+      {open ? <Sessions end={end} /> : null}
+    </details>
+  );
 }
 
 /** Says for each route server since when it does not answer, or how old its answer is. */
@@ -99,9 +131,6 @@ export function SessionTable({ sessions }: { sessions: RouteServerSession[] }) {
   );
 }
 
-/** The number of rejected routes that are shown at first. */
-const FIRST = 20;
-
 /** A table of the first rows, and the button that shows all of them. */
 function Shortened<Row>({ rows, table }: { rows: Row[]; table: (shown: Row[]) => ReactNode }) {
   const t = useText();
@@ -156,13 +185,6 @@ export function RejectedTable({ routes }: { routes: RejectedRoute[] }) {
     />
   );
 }
-
-/** The words of the states of a route by RPKI. */
-const VALIDITY: Record<string, { tone: Tone; word: MessageId }> = {
-  valid: { tone: "ok", word: "glass.rpkiValid" },
-  invalid: { tone: "bad", word: "glass.rpkiInvalid" },
-  not_found: { tone: "off", word: "glass.rpkiUnknown" },
-};
 
 /** All routes of an end at the route servers, accepted and rejected, with their states by RPKI and in the registry. */
 export function RoutesTable({ routes }: { routes: MemberRoute[] }) {
@@ -289,28 +311,5 @@ function Sessions({ end }: { end: string }) {
         </>
       )}
     </Loaded>
-  );
-}
-
-/**
- * The sessions of an end with the route servers of its LAN, and the routes that they reject. Those of other members
- * (`isOwn` is false) are read while somebody has them open: an operator sees all ends of a LAN, which are many.
- */
-export function RouteServers({ end, isOwn }: { end: string; isOwn: boolean }) {
-  const t = useText();
-  const [open, setOpen] = useState(false);
-  if (isOwn) {
-    return (
-      <section className="stack tight route-servers">
-        <h3>{t("rs.title")}</h3>
-        <Sessions end={end} />
-      </section>
-    );
-  }
-  return (
-    <details className="route-servers" onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>{t("rs.title")}</summary>
-      {open ? <Sessions end={end} /> : null}
-    </details>
   );
 }

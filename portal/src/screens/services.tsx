@@ -2,23 +2,31 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef, type CSSProperties } from "react";
-
 import { services } from "../api/queries";
 import type { Service } from "../api/types";
 import { matches } from "../app/finder";
 import { useMe } from "../app/shell";
 import type { MessageId } from "../i18n/messages";
-import { useText } from "../i18n/text";
+import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
-import { useLanguage } from "../i18n/text";
-import { Ident } from "../ui/ident";
 import { AddressField, Select } from "../ui/fields";
 import { useHeld } from "../ui/held";
 import { Lock } from "../ui/icons";
+import { Ident } from "../ui/ident";
 import { Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
-import { COLUMNS, parseServicesSearch, type Column, type ServicesSearch } from "./services.search";
 import { kindWord, StateOf, stateWord, statusText } from "../ui/words";
+import { COLUMNS, parseServicesSearch, type Column, type ServicesSearch } from "./services.search";
+
+const NAMES: Record<Column, MessageId> = { with: "services.with", ends: "services.ends", rate: "services.rate" };
+
+const WIDTHS: Record<Column, string> = { with: "minmax(7rem, 1.4fr)", ends: "minmax(9rem, 1.6fr)", rate: "6.5rem" };
+
+const ROW = 56;
+
+const HEAD = 36;
+
+const idOf = (service: Service) => service.id;
 
 /** Returns the text in which a search looks for a service. */
 function words(service: Service): string {
@@ -41,9 +49,6 @@ function withWhom(service: Service, own: string): string {
   );
   return [...others].join(", ");
 }
-
-const NAMES: Record<Column, MessageId> = { with: "services.with", ends: "services.ends", rate: "services.rate" };
-const WIDTHS: Record<Column, string> = { with: "minmax(7rem, 1.4fr)", ends: "minmax(9rem, 1.6fr)", rate: "6.5rem" };
 
 /** Returns the largest contracted rate of a service's ends in Mbit/s, or null. */
 function rateOf(service: Service): number | null {
@@ -85,9 +90,6 @@ function save(services: Service[], own: string): void {
   });
   void import("../ui/csv").then(({ saveCsv }) => saveCsv("services.csv", [head, ...rows]));
 }
-
-const ROW = 56;
-const HEAD = 36;
 
 /** The list of all services. Only the rows in view are rendered, so that the list may be long. */
 export function Services() {
@@ -193,8 +195,6 @@ export function Services() {
     </>
   );
 }
-
-const idOf = (service: Service) => service.id;
 
 function Rows({ services, own, hide, asked }: { services: Service[]; own: string; hide: Column[]; asked: string }) {
   const t = useText();

@@ -2,8 +2,9 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 
 import { client, result } from "../api/client";
+import { publicOrder } from "../api/orders";
 import { RequestError } from "../api/problem";
-import { provider, publicOrder } from "../api/queries";
+import { provider } from "../api/queries";
 import { Preferences } from "../app/preferences";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";

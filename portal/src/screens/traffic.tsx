@@ -1,6 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-
 import { traffic as trafficQuery } from "../api/queries";
 import type { AccountTraffic, Flow, PeerTraffic } from "../api/types";
 import { Rate } from "../i18n/format";
@@ -12,6 +11,76 @@ import { Graphs } from "../ui/graph";
 import { Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
 import { Table, type Column } from "../ui/table";
+
+/** Saves what was measured as a table. */
+function save(traffic: AccountTraffic): void {
+  const head = [
+    "direction",
+    "peer",
+    "service",
+    "service_name",
+    "bits_per_s",
+    "ipv4_bits_per_s",
+    "ipv6_bits_per_s",
+    "packets_per_s",
+    "dropped_bits_per_s",
+    "error_percent",
+  ];
+  const rows = (direction: string, rates: PeerTraffic[]) =>
+    rates.map((rate) => [
+      direction,
+      rate.peer?.name ?? null,
+      rate.service,
+      rate.service_name,
+      rate.bits_per_s,
+      rate.ipv4_bits_per_s,
+      rate.ipv6_bits_per_s,
+      rate.packets_per_s,
+      rate.dropped_bits_per_s,
+      Math.round(rate.error_percent * 10) / 10,
+    ]);
+  saveCsv("traffic.csv", [head, ...rows("in", traffic.incoming), ...rows("out", traffic.outgoing)]);
+}
+
+/** The traffic of the own account by peer and service, as the switches sample it. */
+export function Traffic() {
+  const t = useText();
+  const query = useQuery(trafficQuery);
+  const measured = query.data?.measured ? query.data : undefined;
+  return (
+    <>
+      <ScreenHead
+        title={t("nav.traffic")}
+        below={t("traffic.about")}
+        actions={measured ? <Button onPress={() => save(measured)}>{t("act.csv")}</Button> : null}
+      />
+      <Loaded
+        query={query}
+        lines={8}
+        empty={{
+          when: (traffic) => !traffic.measured,
+          show: <Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty>,
+        }}
+      >
+        {(traffic) => (
+          <div className="stack">
+            <Panel title={t("graph.title")}>
+              <Graphs
+                of={{ kind: "peers" }}
+                title={t("graph.peers")}
+                choose={t("graph.peer")}
+                about={t("graph.peersAbout")}
+                directions={{ in: t("traffic.incoming"), out: t("traffic.outgoing") }}
+                isOpen
+              />
+            </Panel>
+            <Measured traffic={traffic} />
+          </div>
+        )}
+      </Loaded>
+    </>
+  );
+}
 
 /** The rates with each peer in each service, with their error. */
 function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: string; showsDrops: boolean }) {
@@ -65,36 +134,6 @@ function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: stri
   );
 }
 
-/** Saves what was measured as a table. */
-function save(traffic: AccountTraffic): void {
-  const head = [
-    "direction",
-    "peer",
-    "service",
-    "service_name",
-    "bits_per_s",
-    "ipv4_bits_per_s",
-    "ipv6_bits_per_s",
-    "packets_per_s",
-    "dropped_bits_per_s",
-    "error_percent",
-  ];
-  const rows = (direction: string, rates: PeerTraffic[]) =>
-    rates.map((rate) => [
-      direction,
-      rate.peer?.name ?? null,
-      rate.service,
-      rate.service_name,
-      rate.bits_per_s,
-      rate.ipv4_bits_per_s,
-      rate.ipv6_bits_per_s,
-      rate.packets_per_s,
-      rate.dropped_bits_per_s,
-      Math.round(rate.error_percent * 10) / 10,
-    ]);
-  saveCsv("traffic.csv", [head, ...rows("in", traffic.incoming), ...rows("out", traffic.outgoing)]);
-}
-
 /** The heaviest flows to the account. */
 function Flows({ flows }: { flows: Flow[] }) {
   const t = useText();
@@ -145,45 +184,5 @@ function Measured({ traffic }: { traffic: AccountTraffic }) {
         </Panel>
       ) : null}
     </div>
-  );
-}
-
-/** The traffic of the own account by peer and service, as the switches sample it. */
-export function Traffic() {
-  const t = useText();
-  const query = useQuery(trafficQuery);
-  const measured = query.data?.measured ? query.data : undefined;
-  return (
-    <>
-      <ScreenHead
-        title={t("nav.traffic")}
-        below={t("traffic.about")}
-        actions={measured ? <Button onPress={() => save(measured)}>{t("act.csv")}</Button> : null}
-      />
-      <Loaded
-        query={query}
-        lines={8}
-        empty={{
-          when: (traffic) => !traffic.measured,
-          show: <Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty>,
-        }}
-      >
-        {(traffic) => (
-          <div className="stack">
-            <Panel title={t("graph.title")}>
-              <Graphs
-                of={{ kind: "peers" }}
-                title={t("graph.peers")}
-                choose={t("graph.peer")}
-                about={t("graph.peersAbout")}
-                directions={{ in: t("traffic.incoming"), out: t("traffic.outgoing") }}
-                isOpen
-              />
-            </Panel>
-            <Measured traffic={traffic} />
-          </div>
-        )}
-      </Loaded>
-    </>
   );
 }

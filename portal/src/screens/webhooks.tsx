@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-
-import { deliveries as deliveriesQuery, useOrder, webhookOrder, webhooks as webhooksQuery } from "../api/queries";
+import { useOrder, webhookOrder } from "../api/orders";
+import { deliveries as deliveriesQuery, webhooks as webhooksQuery } from "../api/queries";
 import type { Delivery, Webhook } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age } from "../i18n/format";
@@ -17,6 +17,73 @@ const STATES: Record<string, { tone: Tone; word: MessageId }> = {
   retrying: { tone: "wait", word: "webhook.retrying" },
   given_up: { tone: "bad", word: "webhook.givenUp" },
 };
+
+/** The webhooks of the account with their last deliveries. */
+export function Webhooks() {
+  const t = useText();
+  const me = useMe();
+  const query = useQuery(webhooksQuery);
+  const [url, setUrl] = useState("");
+  const [secret, setSecret] = useState<string>();
+  const create = useOrder(webhookOrder.create);
+  return (
+    <Panel
+      title={t("webhook.title")}
+      flush
+      actions={
+        me.can.includes("write_webhook") ? (
+          <ConfirmedAct
+            label={t("webhook.add")}
+            title={t("webhook.add")}
+            sentence={t("webhook.addAbout")}
+            explain={(error) => explain(t, error)}
+            onOpen={() => setUrl("")}
+            act={() => create.mutateAsync([url.trim()]).then((made) => setSecret(made.secret))}
+          >
+            <TextField
+              label={t("webhook.url")}
+              value={url}
+              onChange={setUrl}
+              inputProps={{
+                type: "url",
+                spellCheck: false,
+                autoCapitalize: "none",
+                placeholder: "https://noc.example.net/millrace",
+              }}
+            />
+          </ConfirmedAct>
+        ) : null
+      }
+    >
+      {secret ? (
+        <div className="panel-body">
+          <Notice tone="ok" title={t("webhook.made")} live>
+            <p>{t("webhook.once")}</p>
+            <code className="secret">{secret}</code>
+          </Notice>
+        </div>
+      ) : null}
+      <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
+        <Loaded
+          query={query}
+          lines={3}
+          empty={{
+            when: (list) => list.length === 0,
+            show: <Empty title={t("webhook.none")}>{t("webhook.noneAbout")}</Empty>,
+          }}
+        >
+          {(list) => (
+            <ul className="lines">
+              {list.map((hook) => (
+                <Hook key={hook.id} hook={hook} />
+              ))}
+            </ul>
+          )}
+        </Loaded>
+      </div>
+    </Panel>
+  );
+}
 
 /** One delivery in words: whether it arrived, when, and why not. */
 function DeliveryLine({ delivery }: { delivery: Delivery }) {
@@ -95,72 +162,5 @@ function Hook({ hook }: { hook: Webhook }) {
         </div>
       ) : null}
     </li>
-  );
-}
-
-/** The webhooks of the account with their last deliveries. */
-export function Webhooks() {
-  const t = useText();
-  const me = useMe();
-  const query = useQuery(webhooksQuery);
-  const [url, setUrl] = useState("");
-  const [secret, setSecret] = useState<string>();
-  const create = useOrder(webhookOrder.create);
-  return (
-    <Panel
-      title={t("webhook.title")}
-      flush
-      actions={
-        me.can.includes("write_webhook") ? (
-          <ConfirmedAct
-            label={t("webhook.add")}
-            title={t("webhook.add")}
-            sentence={t("webhook.addAbout")}
-            explain={(error) => explain(t, error)}
-            onOpen={() => setUrl("")}
-            act={() => create.mutateAsync([url.trim()]).then((made) => setSecret(made.secret))}
-          >
-            <TextField
-              label={t("webhook.url")}
-              value={url}
-              onChange={setUrl}
-              inputProps={{
-                type: "url",
-                spellCheck: false,
-                autoCapitalize: "none",
-                placeholder: "https://noc.example.net/millrace",
-              }}
-            />
-          </ConfirmedAct>
-        ) : null
-      }
-    >
-      {secret ? (
-        <div className="panel-body">
-          <Notice tone="ok" title={t("webhook.made")} live>
-            <p>{t("webhook.once")}</p>
-            <code className="secret">{secret}</code>
-          </Notice>
-        </div>
-      ) : null}
-      <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
-        <Loaded
-          query={query}
-          lines={3}
-          empty={{
-            when: (list) => list.length === 0,
-            show: <Empty title={t("webhook.none")}>{t("webhook.noneAbout")}</Empty>,
-          }}
-        >
-          {(list) => (
-            <ul className="lines">
-              {list.map((hook) => (
-                <Hook key={hook.id} hook={hook} />
-              ))}
-            </ul>
-          )}
-        </Loaded>
-      </div>
-    </Panel>
   );
 }

@@ -2,6 +2,7 @@ import type { Minute } from "../api/types";
 import { Time } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
+import { Table } from "./table";
 
 const WIDTH = 600;
 const HEIGHT = 150;
@@ -87,30 +88,16 @@ export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: numb
       <details>
         <summary>{t("chart.table")}</summary>
         <div className="table-wrap chart-table" tabIndex={0} role="region" aria-label={t("chart.table")}>
-          <table className="table">
-            <thead>
-              <tr>
-                <th scope="col">{t("chart.minute")}</th>
-                <th scope="col" className="number">
-                  {t("chart.passed")}
-                </th>
-                <th scope="col" className="number">
-                  {t("chart.dropped")}
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {[...minutes].reverse().map((minute) => (
-                <tr key={minute.at}>
-                  <th scope="row">
-                    <Time at={minute.at} />
-                  </th>
-                  <td className="number">{rate(minute.passed_bps)}</td>
-                  <td className="number">{rate(minute.dropped_bps)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table
+            isWide
+            rows={[...minutes].reverse()}
+            keyOf={(minute) => minute.at}
+            columns={[
+              { title: t("chart.minute"), cell: (minute) => <Time at={minute.at} /> },
+              { title: t("chart.passed"), isNumber: true, cell: (minute) => rate(minute.passed_bps) },
+              { title: t("chart.dropped"), isNumber: true, cell: (minute) => rate(minute.dropped_bps) },
+            ]}
+          />
         </div>
       </details>
     </figure>

@@ -1,4 +1,4 @@
-import { changeOrder, useOrder } from "../api/queries";
+import { changeOrder, useOrder } from "../api/orders";
 import type { Change } from "../api/types";
 import { Time } from "../i18n/format";
 import { useText } from "../i18n/text";
@@ -6,8 +6,8 @@ import { ConfirmedAct } from "./dialog";
 import { Select } from "./fields";
 import { TimeLeft } from "./filterform";
 import { explain } from "./loaded";
-import { Notice } from "./parts";
 import { operationWord } from "./operations";
+import { Notice } from "./parts";
 
 /** The times after which an order is undone unless somebody confirms it, in seconds; 0 is an order that stays. */
 const WAITS = [0, 60, 600, 3600];

@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 
-import { connections as connectionsQuery, vlans as vlansQuery, type EndOrder } from "../api/queries";
+import type { EndOrder } from "../api/orders";
+import { connections as connectionsQuery, vlans as vlansQuery } from "../api/queries";
 import type { Vlan } from "../api/types";
-import { useText } from "../i18n/text";
+import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
-import { useLanguage } from "../i18n/text";
 import { Choices, ComboBox, Select, TextField, type Option } from "./fields";
 
 /** The fields of an end as they are typed. VLANs and rate are text until the order is given. */

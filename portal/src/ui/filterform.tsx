@@ -1,5 +1,5 @@
-import type { Filter, NewFilter, PortRange } from "../api/types";
 import { RequestError } from "../api/problem";
+import type { Filter, NewFilter, PortRange } from "../api/types";
 import { Rate, useClock } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText, type Translate } from "../i18n/text";

@@ -13,6 +13,7 @@ import { Choices, Select } from "./fields";
 import { parsePeriod, PERIODS } from "./graph.search";
 import { Loaded } from "./loaded";
 import { Button, Empty } from "./parts";
+import { Table, type Column } from "./table";
 
 const WIDTH = 600;
 const HEIGHT = 150;
@@ -148,6 +149,29 @@ export function GraphChart({
   const sentences = lines.map((line, index) =>
     sentenceOf(t, names[index] ?? "", line, clock, value(line), (share) => formatShare(share, language)),
   );
+  const figure = (line: GraphLine, found: number | null | undefined) =>
+    found === null || found === undefined ? t("chart.unknown") : value(line)(found);
+  // The newest point first.
+  const times = first.average.map((_, index) => points - 1 - index);
+  const columns: Column<number>[] = [
+    { title: t("graph.time"), cell: (index) => <Time at={timeOf(index)} /> },
+    ...lines.map((line, number) => ({
+      title: names[number] ?? "",
+      isNumber: true,
+      cell: (index: number) => figure(line, line.average[index]),
+    })),
+    ...lines.flatMap((line, number) =>
+      isPart(line)
+        ? []
+        : [
+            {
+              title: t("graph.peakOf", { line: names[number] ?? "" }),
+              isNumber: true,
+              cell: (index: number) => figure(line, line.peak[index]),
+            },
+          ],
+    ),
+  ];
   const save = () =>
     saveCsv(`${name || "graph"}-${graph.period}.csv`, [
       [
@@ -207,47 +231,7 @@ export function GraphChart({
         {open ? (
           <div className="stack tight">
             <div className="table-wrap chart-table" tabIndex={0} role="region" aria-label={t("chart.table")}>
-              <table className="table">
-                <thead>
-                  <tr>
-                    <th scope="col">{t("graph.time")}</th>
-                    {lines.map((line, index) => (
-                      <th key={line.measure} scope="col" className="number">
-                        {names[index]}
-                      </th>
-                    ))}
-                    {lines.map((line, index) =>
-                      isPart(line) ? null : (
-                        <th key={line.measure} scope="col" className="number">
-                          {t("graph.peakOf", { line: names[index] ?? "" })}
-                        </th>
-                      ),
-                    )}
-                  </tr>
-                </thead>
-                <tbody>
-                  {first.average
-                    .map((_, index) => points - 1 - index)
-                    .map((index) => (
-                      <tr key={index}>
-                        <th scope="row">
-                          <Time at={timeOf(index)} />
-                        </th>
-                        {[
-                          ...lines.map((line) => ({ line, of: line.average })),
-                          ...lines.filter((line) => !isPart(line)).map((line) => ({ line, of: line.peak })),
-                        ].map(({ line, of }, column) => {
-                          const found = of[index];
-                          return (
-                            <td key={column} className="number">
-                              {found === null || found === undefined ? t("chart.unknown") : value(line)(found)}
-                            </td>
-                          );
-                        })}
-                      </tr>
-                    ))}
-                </tbody>
-              </table>
+              <Table isWide rows={times} keyOf={(index) => index} columns={columns} />
             </div>
             <div>
               <Button onPress={save}>{t("act.csv")}</Button>

@@ -1,6 +1,6 @@
 import { useState } from "react";
 
-import { lanOrder, useOrder } from "../api/queries";
+import { lanOrder, useOrder } from "../api/orders";
 import type { Service } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText } from "../i18n/text";

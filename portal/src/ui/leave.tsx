@@ -1,4 +1,4 @@
-import { order, useOrder } from "../api/queries";
+import { order, useOrder } from "../api/orders";
 import type { End, Service } from "../api/types";
 import { useText } from "../i18n/text";
 import { ConfirmedAct, useAsOpened } from "./dialog";

@@ -3,8 +3,8 @@ import type { ReactNode } from "react";
 
 import { RequestError } from "../api/problem";
 import { Age } from "../i18n/format";
-import { useLanguage, useText, type Translate } from "../i18n/text";
 import type { MessageId } from "../i18n/messages";
+import { useLanguage, useText, type Translate } from "../i18n/text";
 import { Button, Notice, Skeleton } from "./parts";
 
 /** The problems that the page explains in the reader's language, by their `code`, or else by their kind. */

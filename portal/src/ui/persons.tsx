@@ -1,6 +1,6 @@
 import { useState } from "react";
 
-import { peopleOrder, useOrder, type LinkKind } from "../api/queries";
+import { peopleOrder, useOrder, type LinkKind } from "../api/orders";
 import type { User } from "../api/types";
 import { useMe } from "../app/shell";
 import type { MessageId } from "../i18n/messages";

@@ -18,15 +18,19 @@ export function Table<T>({
   rows,
   keyOf,
   anchor,
+  isWide = false,
 }: {
   label?: string;
   columns: Column<T>[];
   rows: readonly T[];
   keyOf: (row: T) => string | number;
+  /** Returns the id by which an address leads to a row. */
   anchor?: (row: T) => string;
+  /** True for a table that scrolls in its region on small screens, too: hundreds of rows of figures make no cards. */
+  isWide?: boolean;
 }) {
   return (
-    <table className="table cards" {...(label ? { "aria-label": label } : {})}>
+    <table className={isWide ? "table" : "table cards"} {...(label ? { "aria-label": label } : {})}>
       <thead>
         <tr>
           {columns.map((column) => (

@@ -77,9 +77,14 @@ const WORDS: Record<string, MessageId> = {
   suspended: "state.suspended",
 };
 
+/** Returns the page's word for one of the engine, or the engine's own word, which a newer engine may have. */
+export function wordOf(t: Translate, words: Record<string, MessageId>, engineWord: string): string {
+  const known = words[engineWord];
+  return known ? t(known) : engineWord;
+}
+
 export function stateWord(t: Translate, state: string): string {
-  const known = WORDS[state];
-  return known ? t(known) : state;
+  return wordOf(t, WORDS, state);
 }
 
 export function stateTone(state: string): Tone {
@@ -120,8 +125,7 @@ const KINDS: Record<string, MessageId> = {
 };
 
 export function kindWord(t: Translate, kind: string): string {
-  const known = KINDS[kind];
-  return known ? t(known) : kind;
+  return wordOf(t, KINDS, kind);
 }
 
 const ROLES: Record<string, MessageId> = {
@@ -138,6 +142,5 @@ const ROLES: Record<string, MessageId> = {
 };
 
 export function roleWord(t: Translate, role: string): string {
-  const known = ROLES[role];
-  return known ? t(known) : role;
+  return wordOf(t, ROLES, role);
 }

@@ -4,11 +4,13 @@ import { act, fireEvent, render, screen, waitFor } from "@testing-library/react"
 import { describe, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/api/problem";
-import { filterOrder, newQueryClient } from "../../src/api/queries";
+import { filterOrder } from "../../src/api/orders";
+import { newQueryClient } from "../../src/api/queries";
 import type { Filter, Task, Traffic } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { ActiveRules, Numbers, UnderAttack } from "../../src/screens/attack";
+import { Numbers, UnderAttack } from "../../src/screens/attack";
+import { ActiveRules } from "../../src/screens/attack.rules";
 import { Tasks } from "../../src/screens/home";
 
 const { navigate, address } = vi.hoisted(() => ({ navigate: vi.fn(), address: { search: {} as { target?: string } } }));

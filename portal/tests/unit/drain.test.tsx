@@ -4,11 +4,12 @@ import { fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/api/problem";
-import { newQueryClient, order } from "../../src/api/queries";
+import { order } from "../../src/api/orders";
+import { newQueryClient } from "../../src/api/queries";
 import type { Impact, Trunk } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { DrainTrunk } from "../../src/screens/fabric";
+import { DrainTrunk } from "../../src/screens/fabric.drain";
 
 vi.mock("@tanstack/react-router", async (actual) => ({
   ...(await actual<typeof import("@tanstack/react-router")>()),

@@ -6,7 +6,7 @@ import { afterEach, expect, it, vi } from "vitest";
 import { newQueryClient } from "../../src/api/queries";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { ExplainPacket, parsePort } from "../../src/screens/filters";
+import { ExplainPacket, parsePort } from "../../src/screens/explain";
 
 vi.mock("../../src/app/shell", () => ({ useMe: () => ({}) }));
 afterEach(() => vi.unstubAllGlobals());

@@ -3,7 +3,8 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, it, vi } from "vitest";
 
-import { newQueryClient, order, peopleOrder } from "../../src/api/queries";
+import { order, peopleOrder } from "../../src/api/orders";
+import { newQueryClient } from "../../src/api/queries";
 import type { End, Service } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { protocolName } from "../../src/i18n/protocols";

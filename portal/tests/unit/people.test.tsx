@@ -4,13 +4,16 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { newQueryClient, noticeOrder, peopleOrder } from "../../src/api/queries";
+import { noticeOrder, peopleOrder } from "../../src/api/orders";
+import { newQueryClient } from "../../src/api/queries";
 import type { Notice, User, Whoami } from "../../src/api/types";
 import { SignedInAs } from "../../src/app/shell";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
 import { NoticePanel } from "../../src/screens/notices";
-import { LookingGlass, UseLink, VerifyLetter } from "../../src/screens/public";
+import { UseLink } from "../../src/screens/link";
+import { VerifyLetter } from "../../src/screens/letter";
+import { LookingGlass } from "../../src/screens/lookingglass";
 import { SignIn } from "../../src/screens/signin";
 import { PersonActs } from "../../src/ui/persons";
 

@@ -3,11 +3,12 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { act, fireEvent, render, screen } from "@testing-library/react";
 import { expect, it, vi } from "vitest";
 
-import { filterOrder, newQueryClient } from "../../src/api/queries";
+import { filterOrder } from "../../src/api/orders";
+import { newQueryClient } from "../../src/api/queries";
 import type { Ordered } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { ManualFilter } from "../../src/screens/attack";
+import { ManualFilter } from "../../src/ui/manualfilter";
 import { Planned } from "../../src/ui/planned";
 
 const outcome = {

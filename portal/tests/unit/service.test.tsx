@@ -3,7 +3,8 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, expect, it, vi } from "vitest";
 
-import { newQueryClient, order } from "../../src/api/queries";
+import { order } from "../../src/api/orders";
+import { newQueryClient } from "../../src/api/queries";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
 import { Service } from "../../src/screens/service";

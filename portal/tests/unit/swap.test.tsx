@@ -7,7 +7,7 @@ import { newQueryClient } from "../../src/api/queries";
 import type { End } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { Macs } from "../../src/screens/lan";
+import { Macs } from "../../src/screens/lan.macs";
 
 const OLD = { id: "mc-1", address: "02:00:00:00:64:00", valid_from: "2026-11-01T00:00:00Z", valid_until: null };
 const NEW = "02:00:00:00:99:01";
