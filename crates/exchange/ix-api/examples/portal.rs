@@ -19,7 +19,8 @@ use millrace_ix_api::route_servers::{usual_poll_secs, usual_reject_cause};
 use millrace_ix_api::session::{Sealer, TotpSecret};
 use millrace_ix_api::{App, MailSettings, OidcSettings, Page, RouteServer, Settings, router};
 use millrace_ix_model::{Connection, Operation, Role, TagType, Timestamp, VlanId, VlanRequest};
-use millrace_ix_service::OrderRequest;
+use millrace_ix_plan::layout::EGRESS;
+use millrace_ix_service::{FabricKey, OrderRequest};
 use millrace_types::PortNo;
 
 /// Returns the provider that the environment configures; `None` if a variable is missing.
@@ -72,6 +73,16 @@ fn set_switch(world: &World, state: &str) {
     let Some(switch) = world.first_switch() else {
         return;
     };
+    if state == "drifted" {
+        // An operator's hand on the switch: the entry of an end is gone, which the engine finds and puts back.
+        world.fabric.change_by_another(switch, |model| {
+            let is_egress =
+                |found: &&FabricKey| matches!(found, FabricKey::Flow(flow) if flow.table == EGRESS);
+            let gone = model.content.keys().find(is_egress).cloned();
+            gone.map(|gone| model.content.remove(&gone));
+        });
+        return;
+    }
     if state == "unreachable" {
         world.fabric.disconnect(switch);
         return;

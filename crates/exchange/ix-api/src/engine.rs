@@ -11,7 +11,9 @@ use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
 };
 use millrace_ix_samples::{Pair, Shared, Traffic};
-use millrace_ix_service::{Handle, OrderError, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
+use millrace_ix_service::{
+    Handle, OrderError, OrderRequest, Ordered, ServiceEvent, SwitchDrift, Unconfirmed,
+};
 use millrace_ix_store::{Answer, AuditEntry, AuditRecord, ChangeRecord, IdempotencyKey, JournalRecord};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -311,6 +313,14 @@ impl Engine {
         let snapshot = Arc::new(snapshot);
         *cached = Some((found, Arc::clone(&snapshot)));
         snapshot
+    }
+
+    /// Returns the entries of a switch that differ from the plan now, of which at most `limit` are named.
+    ///
+    /// # Errors
+    /// [`OrderError::Stopped`] if the engine has ended.
+    pub async fn drift(&self, switch: SwitchId, limit: usize) -> Result<SwitchDrift, OrderError> {
+        self.handle.drift(switch, limit).await
     }
 
     /// Executes an order.

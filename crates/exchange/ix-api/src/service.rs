@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use millrace_ix_engine::Mode;
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{ConfigId, Exchange, ObjectId, PortId, ServiceId, SwitchId, Timestamp};
+use millrace_ix_service::DriftFinding;
 
 use crate::index::Index;
 use crate::observed::Quarantined;
@@ -130,6 +131,11 @@ impl Snapshot {
             .ports_down
             .as_ref()
             .map(|down| !down.contains(&port.port.raw()))
+    }
+
+    /// Returns the drift of a switch that comparisons have found, the newest first.
+    pub fn drift_findings(&self, switch: SwitchId) -> impl Iterator<Item = &DriftFinding> {
+        self.source.drift_findings.get(&switch).into_iter().flatten()
     }
 
     /// Returns the switch whose entries are newer than the database, so that the engine sends nothing until an operator

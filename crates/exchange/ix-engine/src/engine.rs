@@ -7,6 +7,7 @@ use millrace_types::{Duration, Time};
 use crate::SwitchId;
 use crate::change::{Change, ChangeId, Order, Phase, Resource, Resume, Verification};
 use crate::content::{Content, Entries};
+use crate::drift::Drifted;
 use crate::event::{Action, ChangeStatus, Event, Mode, Notice, SwitchStatus};
 use crate::settings::Settings;
 use crate::switch::{Dumping, Session, Switch};
@@ -255,6 +256,12 @@ impl<E: Entries> Engine<E> {
     /// Returns the entries of a switch that are known to differ, each with the value that the switch has.
     pub fn differing(&self, switch: SwitchId) -> Option<&BTreeMap<E::Key, Option<E::Value>>> {
         self.switches.get(&switch).map(|switch| &switch.differs)
+    }
+
+    /// Returns the entries of a switch that are known to differ from the plan and belong to no change in progress.
+    pub fn drifted(&self, switch: SwitchId) -> impl Iterator<Item = Drifted<E::Key>> + '_ {
+        let found = self.switches.get(&switch).into_iter();
+        found.flat_map(Switch::drifted)
     }
 
     /// Returns true if an operator chose [`Resolution::Adopt`](crate::Resolution::Adopt) and has

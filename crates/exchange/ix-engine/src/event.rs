@@ -7,6 +7,7 @@ use millrace_types::{Duration, Time};
 use crate::SwitchId;
 use crate::change::{ChangeId, Order, Phase, Resume};
 use crate::content::{Content, Delta, Entries, Modification};
+use crate::drift::Drifted;
 use crate::switch::{Session, SyncState};
 
 /// An occurrence that the engine reacts to.
@@ -158,25 +159,6 @@ pub enum Action<E: Entries> {
     Swept,
     /// Report a notice to people.
     Notify(Notice<E::Key>),
-}
-
-/// The difference of an entry from the plan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Drift {
-    /// The plan does not have the entry.
-    Added,
-    /// The switch does not have the entry.
-    Removed,
-    /// The switch has the entry with other properties.
-    Changed,
-}
-
-/// An entry that differs from the plan.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Drifted<K> {
-    pub key: K,
-    /// The difference.
-    pub drift: Drift,
 }
 
 /// The largest number of entries that a notice names.

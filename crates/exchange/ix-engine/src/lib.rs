@@ -37,6 +37,7 @@
 
 mod change;
 mod content;
+mod drift;
 mod engine;
 mod event;
 mod reconciliation;
@@ -47,8 +48,9 @@ mod verification;
 
 pub use change::{ChangeId, Order, Phase, Resume, Scope};
 pub use content::{Content, Delta, Entries, Modification, difference};
+pub use drift::{Drift, Drifted};
 pub use engine::Engine;
-pub use event::{Action, ChangeStatus, Drift, Drifted, Event, Mode, Notice, Resolution, SwitchStatus};
+pub use event::{Action, ChangeStatus, Event, Mode, Notice, Resolution, SwitchStatus};
 pub use settings::{ForeignPolicy, Settings};
 pub use switch::{Session, SyncState};
 

@@ -6,7 +6,7 @@ use millrace_types::Time;
 use crate::SwitchId;
 use crate::content::{Content, Entries};
 use crate::engine::Engine;
-use crate::event::{Action, Drift, Drifted, EXAMPLES_MAX, Mode, Notice, Resolution};
+use crate::event::{Action, EXAMPLES_MAX, Mode, Notice, Resolution};
 use crate::settings::ForeignPolicy;
 use crate::switch::Session;
 
@@ -60,19 +60,7 @@ impl<E: Entries> Engine<E> {
         entry.next_dump = next;
         entry.foreign = foreign.iter().cloned().collect();
         let differing = entry.differs.len();
-        let own = entry
-            .differs
-            .iter()
-            .filter(|(key, _)| !entry.owners.contains_key(*key));
-        let examples = own.take(EXAMPLES_MAX).map(|(key, has)| Drifted {
-            key: key.clone(),
-            drift: match (has.is_some(), entry.intended.contains_key(key)) {
-                (true, true) => Drift::Changed,
-                (true, false) => Drift::Added,
-                (false, _) => Drift::Removed,
-            },
-        });
-        let examples = examples.collect();
+        let examples = entry.drifted().take(EXAMPLES_MAX).collect();
         if !foreign.is_empty() {
             let removed = !adopted && !leaves_foreign;
             actions.push(Action::Notify(Notice::Foreign {

@@ -6,6 +6,7 @@ use millrace_types::{Duration, Time};
 
 use crate::change::ChangeId;
 use crate::content::{Content, Delta, Entries, Modification};
+use crate::drift::{Drift, Drifted};
 
 /// The longest delay before a refused change, repair or entry of a repair is tried again.
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -145,6 +146,22 @@ impl<E: Entries> Switch<E> {
     /// Returns true if the switch is known to have only entries of the plan and of changes in progress.
     pub(crate) fn is_swept(&self) -> bool {
         self.known && self.differs.keys().all(|key| self.owners.contains_key(key))
+    }
+
+    /// Returns the entries that are known to differ from the plan and belong to no change in progress.
+    pub(crate) fn drifted(&self) -> impl Iterator<Item = Drifted<E::Key>> + '_ {
+        let own = self
+            .differs
+            .iter()
+            .filter(|(key, _)| !self.owners.contains_key(*key));
+        own.map(|(key, has)| Drifted {
+            key: key.clone(),
+            drift: match (has.is_some(), self.intended.contains_key(key)) {
+                (true, true) => Drift::Changed,
+                (true, false) => Drift::Added,
+                (false, _) => Drift::Removed,
+            },
+        })
     }
 
     /// Discards all knowledge of the content. The next dump gives it again.

@@ -14,6 +14,7 @@ use millrace_ix_store::{AuditEntry, Leader, Revision, Store, StoreError, Transac
 use millrace_types::{Mac, Time};
 
 use crate::decision::AllUnconfirmed;
+use crate::drift::DriftFindings;
 use crate::error::OrderError;
 use crate::event::EventKind;
 use crate::fabric::{Entry, Fabric, FabricKey};
@@ -51,6 +52,8 @@ pub struct Core {
     /// The time from which the frames of each connected switch have reached the engine.
     pub(crate) observed: BTreeMap<SwitchId, Timestamp>,
     pub(crate) probes: Probes,
+    /// The drift of switches that comparisons have found.
+    pub(crate) drift_findings: Arc<DriftFindings>,
     /// The time of the next ARP requests to ends in quarantine.
     pub(crate) next_question: Time,
     /// The newest MAC address of each end that the switches admit.
@@ -110,6 +113,7 @@ impl Core {
             checklists: Arc::default(),
             observed: BTreeMap::new(),
             probes: Probes::default(),
+            drift_findings: Arc::default(),
             next_question: now.time,
             announced: BTreeMap::new(),
             announcements: Vec::new(),
@@ -224,6 +228,7 @@ impl Core {
             self.tell(EventKind::Switch { switch }, now);
         }
         self.drain(now);
+        self.note_mended(now);
     }
 
     /// Writes an entry to the audit chain.

@@ -14,6 +14,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::clock::{Clock, ClockStatus};
 use crate::core::Core;
+use crate::drift::SwitchDrift;
 use crate::error::OrderError;
 use crate::event::ServiceEvent;
 use crate::fabric::Fabric;
@@ -239,6 +240,14 @@ impl Handle {
         self.call(move |core, now| core.resolve(resolution, &actor, now))
             .wait()
             .await?
+    }
+
+    /// Returns the entries of a switch that differ from the plan now, of which at most `limit` are named.
+    ///
+    /// # Errors
+    /// [`OrderError::Stopped`] if the engine has ended.
+    pub async fn drift(&self, switch: SwitchId, limit: usize) -> Result<SwitchDrift, OrderError> {
+        self.call(move |core, _| core.drift(switch, limit)).wait().await
     }
 
     /// Raises the epoch of the engine above one that a switch knows, and returns it.

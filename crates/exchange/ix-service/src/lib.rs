@@ -19,10 +19,12 @@
 
 mod adopted;
 mod clock;
+mod comparison;
 mod concerns;
 mod core;
 mod decision;
 mod draft;
+mod drift;
 mod error;
 mod event;
 mod fabric;
@@ -53,6 +55,7 @@ mod wording;
 pub use crate::core::Core;
 pub use clock::{ClockJump, ClockStatus, Clocks};
 pub use decision::Unconfirmed;
+pub use drift::{DriftFinding, DriftFindings, DriftedEntry, EntryOwner, SwitchDrift};
 pub use error::{OrderError, StartError};
 pub use event::{EventKind, ServiceEvent};
 pub use fabric::{Entry, Fabric, FabricKey};

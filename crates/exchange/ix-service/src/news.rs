@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use millrace_ix_engine::{Drift, Drifted, Notice};
-use millrace_ix_model::{Applied, ConfigId, FilterId, SwitchId};
-use millrace_ix_plan::layout::{CookieFields, CookieKind};
+use millrace_ix_engine::Notice;
+use millrace_ix_model::{Applied, SwitchId};
 use millrace_ix_store::Revision;
 
 use crate::core::Core;
 use crate::event::{EventKind, ServiceEvent};
-use crate::fabric::{Entry, FabricKey};
+use crate::fabric::FabricKey;
 use crate::now::Now;
 use crate::output::Output;
 
@@ -17,64 +16,6 @@ use crate::output::Output;
 const DRIFT_NAMED: usize = 5;
 
 impl Core {
-    /// Returns an entry that differs from the plan in words, with the object to which it belongs.
-    fn drift_in_words(&self, switch: u32, drifted: &Drifted<FabricKey>) -> String {
-        let place = match &drifted.key {
-            FabricKey::Flow(flow) => {
-                format!("an entry of table {}, priority {}", flow.table.0, flow.priority.0)
-            }
-            FabricKey::Group(group) => format!("group {}", group.0),
-            FabricKey::Meter(meter) => format!("meter {}", meter.0),
-        };
-        let intended = self
-            .engine
-            .intended(switch)
-            .and_then(|content| content.get(&drifted.key));
-        let differing = self
-            .engine
-            .differing(switch)
-            .and_then(|differs| differs.get(&drifted.key)?.as_ref());
-        let owner = intended
-            .or(differing)
-            .and_then(|entry| self.owner_in_words(entry));
-        let of = owner.map_or_else(String::new, |owner| format!(" of {owner}"));
-        let what = match drifted.drift {
-            Drift::Added => "was added",
-            Drift::Removed => "is missing",
-            Drift::Changed => "was changed",
-        };
-        format!("{place}{of} {what}")
-    }
-
-    /// Returns the object to which a flow entry belongs, by its cookie; `None` for foreign entries, groups and meters.
-    fn owner_in_words(&self, entry: &Entry) -> Option<String> {
-        let Entry::Flow(flow) = entry else {
-            return None;
-        };
-        let fields = CookieFields::from_cookie(flow.cookie)?;
-        let exchange = &self.exchange;
-        match fields.kind {
-            CookieKind::Service | CookieKind::Drop => {
-                let mut services = exchange.services.values();
-                let found = services.find(|service| service.index.raw() == fields.object)?;
-                Some(format!("service \"{}\"", found.name))
-            }
-            CookieKind::End | CookieKind::Police | CookieKind::Egress => {
-                let config = exchange.configs.get(&ConfigId(fields.object))?;
-                let connection = exchange.connections.get(&config.connection)?;
-                Some(format!("an end of {}", connection.name))
-            }
-            CookieKind::Filter => {
-                let filter = exchange.filters.get(&FilterId(fields.object))?;
-                let account = exchange.accounts.get(&filter.account)?;
-                Some(format!("a filter of {}", account.name))
-            }
-            CookieKind::Base | CookieKind::UnassignedFrames | CookieKind::Probe => {
-                Some("the switch itself".to_owned())
-            }
-        }
-    }
-
     /// Publishes a notice of the engine.
     pub(crate) fn notify(&mut self, notice: &Notice<FabricKey>, now: Now) {
         let (text, switch, change) = match notice {
@@ -103,11 +44,8 @@ impl Core {
                 examples,
                 by_another,
             } => {
-                let named: Vec<String> = examples
-                    .iter()
-                    .take(DRIFT_NAMED)
-                    .map(|drifted| self.drift_in_words(*switch, drifted))
-                    .collect();
+                let found = self.note_drift(SwitchId(*switch), (*entries, examples), *by_another, now);
+                let named: Vec<String> = found.iter().take(DRIFT_NAMED).map(ToString::to_string).collect();
                 let whose = if *by_another && !named.is_empty() {
                     ", changed by somebody else,"
                 } else {

@@ -15,6 +15,7 @@ use millrace_types::Duration;
 
 use crate::core::Core;
 use crate::decision::Unconfirmed;
+use crate::drift::DriftFindings;
 use crate::links::{PortStates, trunk_up};
 use crate::quarantine::Quarantined;
 use crate::revisions::Revisions;
@@ -44,6 +45,8 @@ pub struct Snapshot {
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
     /// The times of the engine's probes there and back over trunks, with the paths to and from both switches.
     pub round_trips: BTreeMap<TrunkId, Duration>,
+    /// The drift of switches that comparisons have found since the start.
+    pub drift_findings: Arc<DriftFindings>,
     /// The mode of the engine.
     pub mode: Mode,
     /// The reason why the last write to the database failed; `None` if it succeeded.
@@ -82,6 +85,7 @@ impl Snapshot {
             ports: Arc::clone(&core.ports),
             quarantine: Arc::clone(&core.checklists),
             round_trips: core.round_trips(),
+            drift_findings: Arc::clone(&core.drift_findings),
             contracts: Arc::default(),
             mode: core.engine.mode(),
             unwritable: core.unwritable.clone(),

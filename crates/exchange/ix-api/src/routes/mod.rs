@@ -6,6 +6,7 @@ mod calendars;
 pub(crate) mod contacts;
 mod cross_connects;
 mod documents;
+mod drift;
 mod ends;
 mod exports;
 mod filters;
@@ -181,6 +182,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(objects::switches))
         .routes(routes!(objects::switch))
         .routes(routes!(inventory::ports, inventory::set_ports))
+        .routes(routes!(drift::read))
         .routes(routes!(objects::trunks))
         .routes(routes!(objects::trunk, approvals::delete_trunk))
         .routes(routes!(ends::drain))

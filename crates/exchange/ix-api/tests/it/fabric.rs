@@ -11,8 +11,10 @@ use millrace_ix_model::{
     Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId, ServiceId, ServiceKind,
     SiteId, SwitchId, SwitchPort, TagType, Timestamp, TrunkId, TrunkKind, VlanId, VlanRequest,
 };
+use millrace_ix_plan::layout::EGRESS;
 use millrace_ix_samples::{Receiver, Shared};
-use millrace_ix_service::OrderRequest;
+use millrace_ix_service::simulation::ModelSwitch;
+use millrace_ix_service::{FabricKey, OrderRequest};
 use millrace_ix_store::AuditEntry;
 use millrace_sflow::{Datagram, FlowSample, Output, Sample};
 use millrace_types::{Dpid, PortNo};
@@ -172,6 +174,70 @@ async fn a_circuit_in_transit_belongs_to_each_trunk_of_its_path() {
     assert_eq!(
         (&west["services"], &west["contracted_mbps"]),
         (&1.into(), &5_000.into())
+    );
+}
+
+#[tokio::test]
+async fn the_drift_of_a_switch_has_its_entries_with_their_owners_and_stays_when_it_is_mended() {
+    let api = Api::new().await;
+    let noc = api.key("noc");
+    let switch = api.world.first_switch().unwrap();
+    let path = format!("/api/v1/switches/{switch}/drift");
+    // The switch was empty when it connected.
+    let started = api.get(&noc, &path).await.json();
+    assert_eq!(
+        (&started["differing"], &started["entries"]),
+        (&json!(0), &json!([]))
+    );
+    for finding in started["findings"].as_array().unwrap() {
+        assert!(
+            finding["by_another"] == false && finding["mended_at"].is_string(),
+            "{finding}"
+        );
+    }
+    // Somebody removes an entry; the switch then takes no new ones.
+    let take_away = |model: &mut ModelSwitch| {
+        let is_egress = |key: &&FabricKey| matches!(key, FabricKey::Flow(flow) if flow.table == EGRESS);
+        let gone = model.content.keys().find(is_egress).unwrap().clone();
+        model.content.remove(&gone);
+        model.is_full = true;
+    };
+    api.world.fabric.change_by_another(switch, take_away);
+    let found = async |is_it: &dyn Fn(&Value) -> bool| {
+        let reads = async {
+            loop {
+                let drift = api.get(&noc, &path).await.json();
+                if is_it(&drift) {
+                    return drift;
+                }
+                api.world.wait().await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, reads).await.unwrap()
+    };
+    let drift = found(&|drift| drift["differing"] == 1 && drift["findings"][0]["by_another"] == true).await;
+    let entry = &drift["entries"][0];
+    assert_eq!(
+        (&entry["kind"], &entry["table"]),
+        (&json!("flow"), &json!(EGRESS.0))
+    );
+    assert_eq!(
+        (&entry["difference"], &entry["owner"]),
+        (&json!("removed"), &json!("end"))
+    );
+    assert!(
+        entry["name"].is_string() && entry["object"].is_string(),
+        "{entry}"
+    );
+    let finding = &drift["findings"][0];
+    assert_eq!(finding["mended_at"], Value::Null);
+    assert_eq!(finding["entries"][0], *entry);
+    api.world.fabric.change(switch, |model| model.is_full = false);
+    api.world.fabric.connect(switch);
+    let mended = found(&|drift| drift["findings"][0]["mended_at"].is_string()).await;
+    assert_eq!(
+        (&mended["differing"], &mended["entries"]),
+        (&json!(0), &json!([]))
     );
 }
 

@@ -96,7 +96,7 @@ fn rule(method: &str, path: &str) -> Rule {
         ("delete", "/connections/{id}") => Rule::Object(K::DeleteConnection, Value::Null),
         ("put", "/users/{id}") => Rule::Object(K::UpdateUser, json!({ "language": "ja" })),
         ("post", "/users/{id}/link") => Rule::Object(K::UpdateUser, json!({ "kind": "password" })),
-        ("get", "/switches/{id}/ports") => Rule::Object(K::ReadFabric, Value::Null),
+        ("get", "/switches/{id}/ports" | "/switches/{id}/drift") => Rule::Object(K::ReadFabric, Value::Null),
         ("put", "/switches/{id}/ports") => Rule::Object(K::SetPorts, json!({ "ports": [] })),
         ("post", "/configs/{id}/ips") => Rule::Object(K::AddIp, json!({ "address": "192.0.2.77" })),
         ("delete", "/ips/{id}") => Rule::Object(K::RemoveIp, Value::Null),

@@ -94,6 +94,19 @@ impl SimulatedFabric {
         }
     }
 
+    /// Changes the model of a switch as somebody beside the engine would: the switch reports that an entry was changed.
+    pub fn change_by_another(&self, switch: SwitchId, change: impl FnOnce(&mut ModelSwitch)) {
+        self.change(switch, change);
+        let state = self.0.lock();
+        let session = state.switches.get(&switch).and_then(|found| found.model.session);
+        if let (Some(engine), Some(session)) = (&state.engine, session) {
+            engine.event(Event::ForeignChange {
+                switch: switch.0,
+                session,
+            });
+        }
+    }
+
     /// Gives a switch the entries of a later revision than the database has, as after the restore of an old backup: an entry is
     /// gone.
     pub fn set_revision(&self, switch: SwitchId, revision: u64) {

@@ -4,9 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millrace_ix_engine::Event;
+use millrace_ix_engine::{Drift, Event};
+use millrace_ix_model::SwitchId;
 use millrace_ix_plan::{EntryId, FlowId, Matching};
-use millrace_ix_service::{ChangeToVerify, Entry, EventKind, Fabric, OrderOptions, Snapshot, VerifyRequest};
+use millrace_ix_service::{
+    ChangeToVerify, Entry, EntryOwner, EventKind, Fabric, OrderOptions, Snapshot, SwitchDrift, VerifyRequest,
+};
 use millrace_ix_store::{ChangeState, Sqlite};
 use millrace_types::{Duration, GroupId, PortNo, Priority, TableId};
 use serde_json::json;
@@ -310,4 +313,53 @@ fn drift_names_the_entries_and_their_owners() {
         "{texts:#?}"
     );
     assert!(world.is_settled());
+    // The finding is kept when the drift is mended.
+    let snapshot = Snapshot::of(world.core());
+    let found = &snapshot.drift_findings[&SwitchId(switch)];
+    let [finding] = found.iter().collect::<Vec<_>>()[..] else {
+        panic!("expected one finding: {found:#?}")
+    };
+    assert_eq!((finding.entries, finding.by_another), (1, true));
+    let [entry] = &finding.named[..] else {
+        panic!("expected one entry: {finding:#?}")
+    };
+    assert_eq!((&entry.key, entry.drift), (&removed, Drift::Removed));
+    assert!(matches!(entry.owner, Some(EntryOwner::End { .. })), "{entry:#?}");
+    assert!(finding.mended_at >= Some(finding.found_at), "{finding:#?}");
+    assert_eq!(world.core().drift(SwitchId(switch), 10), SwitchDrift::default());
+}
+
+#[test]
+fn drift_that_the_switch_does_not_let_mend_is_named_until_it_does() {
+    let mut world = world();
+    world.circuit("first", [(0, 100), (2, 100)]);
+    world.run(3 * SECOND);
+    let (number, switch) = world.switches.iter_mut().next().unwrap();
+    let is_egress = |key: &&EntryId| matches!(key, EntryId::Flow(flow) if flow.table == TableId(6));
+    let removed = switch.content.keys().find(is_egress).unwrap().clone();
+    switch.content.remove(&removed);
+    switch.is_full = true;
+    let (number, session) = (*number, switch.session.unwrap());
+    let now = world.now();
+    let changed = Event::<Fabric>::ForeignChange {
+        switch: number.0,
+        session,
+    };
+    world.core().handle(changed, now);
+    world.deliver();
+    world.run(3 * SECOND);
+    let drift = world.core().drift(number, 10);
+    assert_eq!((drift.total, &drift.entries[0].key), (1, &removed));
+    let mended = |world: &mut World| {
+        let snapshot = Snapshot::of(world.core());
+        let findings = snapshot.drift_findings[&number].iter();
+        findings
+            .map(|finding| finding.mended_at.is_some())
+            .collect::<Vec<_>>()
+    };
+    assert!(mended(&mut world).iter().all(|mended| !mended));
+    world.switches.get_mut(&number).unwrap().is_full = false;
+    world.run(60 * SECOND);
+    assert!(world.is_settled());
+    assert!(mended(&mut world).iter().all(|mended| *mended));
 }
