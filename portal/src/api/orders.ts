@@ -350,6 +350,28 @@ function headers(revision: number) {
   return { "if-match": ifMatch(revision), "idempotency-key": idempotencyKey() };
 }
 
+/** The collections that an order may change. */
+const CHANGED_BY_ORDERS = [
+  "services",
+  "overview",
+  "connections",
+  "changes",
+  "trunks",
+  "filters",
+  "attack",
+  "approvals",
+  "service-keys",
+  "api-keys",
+  "users",
+  "webhooks",
+  "accounts",
+  "switches",
+  "contacts",
+  "notices",
+  "cross-connects",
+  "groups",
+];
+
 /** Returns a function that runs an order and then reads again what it may have changed. */
 export function useOrder<Arguments extends unknown[], Answer = Ordered>(act: (...given: Arguments) => Promise<Answer>) {
   const queries = useQueryClient();
@@ -357,26 +379,7 @@ export function useOrder<Arguments extends unknown[], Answer = Ordered>(act: (..
     mutationFn: (given: Arguments) => act(...given),
     onSettled: () => {
       // The stream tells every tab; this tab does not wait for it.
-      for (const collection of [
-        "services",
-        "overview",
-        "connections",
-        "changes",
-        "trunks",
-        "filters",
-        "attack",
-        "approvals",
-        "service-keys",
-        "api-keys",
-        "users",
-        "webhooks",
-        "accounts",
-        "switches",
-        "contacts",
-        "notices",
-        "cross-connects",
-        "groups",
-      ]) {
+      for (const collection of CHANGED_BY_ORDERS) {
         void queries.invalidateQueries({ queryKey: [collection] });
       }
     },

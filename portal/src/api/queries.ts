@@ -116,6 +116,13 @@ export const filters = collection("filters", (query) => client.GET("/api/v1/filt
 
 export const switches = collection("switches", (query) => client.GET("/api/v1/switches", { params: { query } }));
 
+/** The entries of a switch that differ from the plan, now and at earlier comparisons. */
+export const drift = (entry: string) =>
+  queryOptions({
+    queryKey: ["switches", entry, "drift"],
+    queryFn: () => result(client.GET("/api/v1/switches/{id}/drift", { params: { path: { id: entry } } })),
+  });
+
 export const trunks = collection("trunks", (query) => client.GET("/api/v1/trunks", { params: { query } }));
 
 export const sites = collection("sites", (query) => client.GET("/api/v1/sites", { params: { query } }));

@@ -44,9 +44,17 @@ function Broken({ error }: { error: unknown }) {
 }
 
 const root = createRootRoute({ component: Shell, notFoundComponent: Missing, errorComponent: Broken });
-const route = <P extends string>(path: P, component: FunctionComponent) =>
-  createRoute({ getParentRoute: () => root, path, component });
 
+/** The route of a screen whose code is loaded with its first use. */
+function screen<P extends string, K extends string>(
+  path: P,
+  load: () => Promise<Record<K, FunctionComponent>>,
+  name: K,
+) {
+  return createRoute({ getParentRoute: () => root, path, component: later(load, name) });
+}
+
+// Screens that keep filters or periods in their address. The types of links come from these routes.
 const services = createRoute({
   getParentRoute: () => root,
   path: "/services",
@@ -59,14 +67,12 @@ const audit = createRoute({
   component: later(() => import("../screens/audit"), "Audit"),
   validateSearch: parseAuditSearch,
 });
-
 const billing = createRoute({
   getParentRoute: () => root,
   path: "/billing",
   component: later(() => import("../screens/billing"), "Billing"),
   validateSearch: parseBillingSearch,
 });
-
 const attack = createRoute({
   getParentRoute: () => root,
   path: "/attack",
@@ -75,98 +81,34 @@ const attack = createRoute({
 });
 
 const tree = root.addChildren([
-  route("/", Home),
-  route(
-    "/order",
-    later(() => import("../screens/order"), "OrderPath"),
-  ),
+  createRoute({ getParentRoute: () => root, path: "/", component: Home }),
+  screen("/order", () => import("../screens/order"), "OrderPath"),
   services,
-  route(
-    "/services/$id",
-    later(() => import("../screens/service"), "Service"),
-  ),
-  route(
-    "/connections",
-    later(() => import("../screens/connections"), "Connections"),
-  ),
-  route(
-    "/lan",
-    later(() => import("../screens/lan"), "PeeringLan"),
-  ),
+  screen("/services/$id", () => import("../screens/service"), "Service"),
+  screen("/connections", () => import("../screens/connections"), "Connections"),
+  screen("/lan", () => import("../screens/lan"), "PeeringLan"),
   attack,
   billing,
-  route(
-    "/traffic",
-    later(() => import("../screens/traffic"), "Traffic"),
-  ),
-  route(
-    "/keys",
-    later(() => import("../screens/keys"), "Keys"),
-  ),
-  route(
-    "/approvals",
-    later(() => import("../screens/approvals"), "Approvals"),
-  ),
-  route(
-    "/filters",
-    later(() => import("../screens/filters"), "Filters"),
-  ),
-  route(
-    "/noc",
-    later(() => import("../screens/noc"), "NocWall"),
-  ),
-  route(
-    "/fabric",
-    later(() => import("../screens/fabric"), "Fabric"),
-  ),
-  route(
-    "/changes",
-    later(() => import("../screens/changes"), "Changes"),
-  ),
-  route(
-    "/changes/$id",
-    later(() => import("../screens/changes"), "Change"),
-  ),
-  route(
-    "/notices",
-    later(() => import("../screens/notices"), "Notices"),
-  ),
-  route(
-    "/cross-connects",
-    later(() => import("../screens/crossconnects"), "CrossConnects"),
-  ),
-  route(
-    "/groups",
-    later(() => import("../screens/groups"), "Groups"),
-  ),
-  route(
-    "/policies",
-    later(() => import("../screens/policies"), "Policies"),
-  ),
-  route(
-    "/matrix",
-    later(() => import("../screens/matrix"), "PeeringMatrix"),
-  ),
-  route(
-    PUBLIC[0],
-    later(() => import("../screens/public"), "PublicStatus"),
-  ),
-  route(
-    PUBLIC[1],
-    later(() => import("../screens/lookingglass"), "LookingGlass"),
-  ),
-  route(
-    PUBLIC[2],
-    later(() => import("../screens/letter"), "VerifyLetter"),
-  ),
-  route(
-    PUBLIC[3],
-    later(() => import("../screens/link"), "UseLink"),
-  ),
-  route(
-    "/members",
-    later(() => import("../screens/members"), "Members"),
-  ),
+  screen("/traffic", () => import("../screens/traffic"), "Traffic"),
+  screen("/keys", () => import("../screens/keys"), "Keys"),
+  screen("/approvals", () => import("../screens/approvals"), "Approvals"),
+  screen("/filters", () => import("../screens/filters"), "Filters"),
+  screen("/noc", () => import("../screens/noc"), "NocWall"),
+  screen("/fabric", () => import("../screens/fabric"), "Fabric"),
+  screen("/drift", () => import("../screens/drift"), "Drift"),
+  screen("/changes", () => import("../screens/changes"), "Changes"),
+  screen("/changes/$id", () => import("../screens/changes"), "Change"),
+  screen("/notices", () => import("../screens/notices"), "Notices"),
+  screen("/cross-connects", () => import("../screens/crossconnects"), "CrossConnects"),
+  screen("/groups", () => import("../screens/groups"), "Groups"),
+  screen("/policies", () => import("../screens/policies"), "Policies"),
+  screen("/manrs", () => import("../screens/manrs"), "Manrs"),
+  screen("/matrix", () => import("../screens/matrix"), "PeeringMatrix"),
+  screen(PUBLIC[0], () => import("../screens/public"), "PublicStatus"),
+  screen(PUBLIC[1], () => import("../screens/lookingglass"), "LookingGlass"),
+  screen(PUBLIC[2], () => import("../screens/letter"), "VerifyLetter"),
+  screen(PUBLIC[3], () => import("../screens/link"), "UseLink"),
+  screen("/members", () => import("../screens/members"), "Members"),
   audit,
 ]);
 

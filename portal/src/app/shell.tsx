@@ -63,9 +63,12 @@ const MEMBER: Entry[] = [
 const OPERATOR: Entry[] = [
   { letter: "w", to: "/noc", name: "nav.noc" },
   { letter: "b", to: "/fabric", name: "nav.fabric" },
+  { letter: "d", to: "/drift", name: "nav.drift" },
   { letter: "j", to: "/changes", name: "nav.changes" },
   { letter: "p", to: "/approvals", name: "nav.approvals", needs: "approve" },
   { letter: "m", to: "/members", name: "nav.members" },
+  { letter: "y", to: "/policies", name: "nav.policies" },
+  { letter: "v", to: "/manrs", name: "nav.manrs" },
 ];
 const AUDIT: Entry = { letter: "a", to: "/audit", name: "nav.audit" };
 /** The entries of a regulator beside the audit: status, incidents and policies. */

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+
 import { secondPerson, useOrder } from "../api/orders";
 import { approvals as approvalsQuery } from "../api/queries";
 import type { Approval } from "../api/types";
@@ -6,7 +7,7 @@ import { Age } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead } from "../ui/parts";
 
 const ORDERS: Record<string, MessageId> = {
@@ -23,24 +24,23 @@ export function Approvals() {
     <>
       <ScreenHead title={t("nav.approvals")} below={t("approval.about")} />
       <Panel flush>
-        <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
-          <Loaded
-            query={query}
-            lines={4}
-            empty={{
-              when: (list) => list.length === 0,
-              show: <Empty title={t("approval.none")}>{t("approval.noneAbout")}</Empty>,
-            }}
-          >
-            {(list) => (
-              <ul className="lines">
-                {list.map((approval) => (
-                  <Row key={approval.id} approval={approval} />
-                ))}
-              </ul>
-            )}
-          </Loaded>
-        </div>
+        <Loaded
+          fills="list"
+          query={query}
+          lines={4}
+          empty={{
+            when: (list) => list.length === 0,
+            show: <Empty title={t("approval.none")}>{t("approval.noneAbout")}</Empty>,
+          }}
+        >
+          {(list) => (
+            <ul className="lines">
+              {list.map((approval) => (
+                <Row key={approval.id} approval={approval} />
+              ))}
+            </ul>
+          )}
+        </Loaded>
       </Panel>
     </>
   );
@@ -53,7 +53,6 @@ function Row({ approval: live }: { approval: Approval }) {
   const withdraw = useOrder(secondPerson.withdraw);
   const known = ORDERS[approval.operation];
   const what = known ? t(known, { name: approval.name }) : `${approval.operation} ${approval.name}`;
-  const explained = (error: unknown) => explain(t, error);
   return (
     <li className="line-item approval">
       <div>
@@ -71,7 +70,6 @@ function Row({ approval: live }: { approval: Approval }) {
             title={what}
             sentence={t("approval.sentence", { name: approval.requested_by ?? t("approval.host") })}
             kind="danger"
-            explain={explained}
             hold={hold}
             act={() => approve.mutateAsync([approval.id, approval.revision])}
           />
@@ -81,7 +79,6 @@ function Row({ approval: live }: { approval: Approval }) {
             label={t(approval.own ? "approval.withdraw" : "approval.refuse")}
             title={t(approval.own ? "approval.withdraw" : "approval.refuse")}
             sentence={t("approval.withdrawSentence", { what })}
-            explain={explained}
             hold={hold}
             act={() => withdraw.mutateAsync([approval.id, approval.revision])}
           />

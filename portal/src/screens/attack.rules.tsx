@@ -80,7 +80,6 @@ export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: 
             title={t("attack.stopAllTitle")}
             sentence={t("attack.stopAllSentence", { count: own.length })}
             kind="danger"
-            explain={(error) => explain(t, error)}
             hold={hold}
             act={async () => {
               const back: (() => Promise<unknown>)[] = [];
@@ -141,7 +140,6 @@ export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: 
                     title={t("attack.stopTitle")}
                     sentence={t("attack.stopSentence", { packets: filter.matching })}
                     kind="danger"
-                    explain={(error) => explain(t, error)}
                     hold={hold}
                     act={() => stop(filter)}
                   />

@@ -1,4 +1,5 @@
 import { useState } from "react";
+
 import type { Suggestion } from "../api/types";
 import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate, formatShare } from "../i18n/units";
@@ -7,7 +8,6 @@ import { parseRate } from "../ui/endfields";
 import { TextField } from "../ui/fields";
 import { Lifetime } from "../ui/filterform";
 import { InvalidField } from "../ui/invalid";
-import { explain } from "../ui/loaded";
 import type { Make } from "../ui/manualfilter";
 import { Notice, State } from "../ui/parts";
 
@@ -85,7 +85,6 @@ function SuggestionCard({
           sentence={t(isLimit ? "attack.limitSentence" : "attack.dropSentence", { packets: suggestion.matching })}
           kind="primary"
           onOpen={() => setRate(limit === null ? "" : String(Math.max(1, Math.round(limit / 1000))))}
-          explain={(error) => explain(t, error)}
           hold={hold}
           act={(keyOf) => {
             if (isLimit && (parsed === undefined || parsed === null))

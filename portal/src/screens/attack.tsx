@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+
 import { filterOrder, useOrder } from "../api/orders";
 import { attack as attackQuery, observedFilters } from "../api/queries";
 import type { AttackView, NewFilter, Ordered, Suggestion, Traffic } from "../api/types";

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
+
 import { audit as auditQuery } from "../api/queries";
 import type { AuditEntry } from "../api/types";
 import { Time } from "../i18n/format";
@@ -40,34 +41,33 @@ export function Audit() {
           />
         </div>
         <Panel flush>
-          <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded
-              query={query}
-              lines={8}
-              empty={{
-                when: (page) => page.items.length === 0,
-                show: <Empty title={t("audit.none")}>{t("audit.noneAbout")}</Empty>,
-              }}
-            >
-              {(page) => (
-                <Table
-                  rows={page.items}
-                  keyOf={(entry) => entry.serial}
-                  columns={[
-                    { title: t("audit.serial"), isNumber: true, cell: (entry) => entry.serial },
-                    { title: t("changes.when"), cell: (entry) => <Time at={entry.time} /> },
-                    { title: t("changes.who"), cell: (entry) => entry.actor },
-                    { title: t("audit.act"), cell: (entry) => <Act entry={entry} /> },
-                    { title: t("audit.object"), cell: (entry) => entry.object_name ?? <Ident id={entry.object} /> },
-                    {
-                      title: t("audit.hash"),
-                      cell: (entry) => <code title={entry.hash}>{entry.hash.slice(0, 12)}</code>,
-                    },
-                  ]}
-                />
-              )}
-            </Loaded>
-          </div>
+          <Loaded
+            fills="table"
+            query={query}
+            lines={8}
+            empty={{
+              when: (page) => page.items.length === 0,
+              show: <Empty title={t("audit.none")}>{t("audit.noneAbout")}</Empty>,
+            }}
+          >
+            {(page) => (
+              <Table
+                rows={page.items}
+                keyOf={(entry) => entry.serial}
+                columns={[
+                  { title: t("audit.serial"), isNumber: true, cell: (entry) => entry.serial },
+                  { title: t("changes.when"), cell: (entry) => <Time at={entry.time} /> },
+                  { title: t("changes.who"), cell: (entry) => entry.actor },
+                  { title: t("audit.act"), cell: (entry) => <Act entry={entry} /> },
+                  { title: t("audit.object"), cell: (entry) => entry.object_name ?? <Ident id={entry.object} /> },
+                  {
+                    title: t("audit.hash"),
+                    cell: (entry) => <code title={entry.hash}>{entry.hash.slice(0, 12)}</code>,
+                  },
+                ]}
+              />
+            )}
+          </Loaded>
         </Panel>
         <OlderPages
           after={search.after}

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
+
 import { billing as billingQuery } from "../api/queries";
 import type { BillingRow } from "../api/types";
 import { useMe } from "../app/shell";
@@ -154,7 +155,8 @@ export function BillingTable({ rows, showsAccount }: { rows: BillingRow[]; shows
     },
   ];
   return (
-    <div className="table-wrap">
+    // Ten columns can be wider than the window: the keyboard must reach the region that scrolls.
+    <div className="table-wrap" tabIndex={0} role="region" aria-label={t("nav.billing")}>
       <Table label={t("nav.billing")} rows={rows} keyOf={(row) => row.connection} columns={columns} />
     </div>
   );

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
+
 import { RequestError } from "../api/problem";
 import { change as changeQuery, changesAfter, services as servicesQuery } from "../api/queries";
 import type { Change as ChangeView } from "../api/types";
@@ -29,58 +30,57 @@ export function Changes() {
     <>
       <ScreenHead title={t("nav.changes")} below={t("changes.about")} />
       <Panel flush>
-        <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
-          <Loaded
-            query={query}
-            lines={8}
-            empty={{
-              when: (page) => page.items.length === 0,
-              show: <Empty title={t("changes.none")}>{t("changes.noneAbout")}</Empty>,
-            }}
-          >
-            {(page) => (
-              <Table
-                rows={page.items}
-                keyOf={(change) => change.id}
-                columns={[
-                  {
-                    title: t("changes.change"),
-                    cell: (change) => <ChangeLink change={change} />,
-                  },
-                  {
-                    title: t("changes.phase"),
-                    cell: (change) => (
-                      <span className="stack tight">
-                        <StateOf
-                          state={change.state}
-                          {...(change.error && change.state !== "cleaned" ? { tone: "bad" as const } : {})}
-                        />
-                        {change.error ? <small className="reason">{change.error}</small> : null}
-                        {change.confirm_until ? <small className="quiet"> {t("confirm.open")}</small> : null}
-                        {change.waiting_for.length > 0 ? (
-                          <small className="quiet">
-                            {" "}
-                            {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}
-                          </small>
-                        ) : null}
-                      </span>
-                    ),
-                  },
-                  ...(isStaff
-                    ? [
-                        {
-                          title: t("changes.objects"),
-                          cell: (change: ChangeView) => change.objects.slice(0, 4).join(", "),
-                        },
-                      ]
-                    : []),
-                  { title: t("changes.who"), cell: (change) => change.actor },
-                  { title: t("changes.when"), cell: (change) => <Age at={change.accepted_at} /> },
-                ]}
-              />
-            )}
-          </Loaded>
-        </div>
+        <Loaded
+          fills="table"
+          query={query}
+          lines={8}
+          empty={{
+            when: (page) => page.items.length === 0,
+            show: <Empty title={t("changes.none")}>{t("changes.noneAbout")}</Empty>,
+          }}
+        >
+          {(page) => (
+            <Table
+              rows={page.items}
+              keyOf={(change) => change.id}
+              columns={[
+                {
+                  title: t("changes.change"),
+                  cell: (change) => <ChangeLink change={change} />,
+                },
+                {
+                  title: t("changes.phase"),
+                  cell: (change) => (
+                    <span className="stack tight">
+                      <StateOf
+                        state={change.state}
+                        {...(change.error && change.state !== "cleaned" ? { tone: "bad" as const } : {})}
+                      />
+                      {change.error ? <small className="reason">{change.error}</small> : null}
+                      {change.confirm_until ? <small className="quiet"> {t("confirm.open")}</small> : null}
+                      {change.waiting_for.length > 0 ? (
+                        <small className="quiet">
+                          {" "}
+                          {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}
+                        </small>
+                      ) : null}
+                    </span>
+                  ),
+                },
+                ...(isStaff
+                  ? [
+                      {
+                        title: t("changes.objects"),
+                        cell: (change: ChangeView) => change.objects.slice(0, 4).join(", "),
+                      },
+                    ]
+                  : []),
+                { title: t("changes.who"), cell: (change) => change.actor },
+                { title: t("changes.when"), cell: (change) => <Age at={change.accepted_at} /> },
+              ]}
+            />
+          )}
+        </Loaded>
       </Panel>
       <OlderPages after={after} next={query.data?.next} onChange={setAfter} />
     </>

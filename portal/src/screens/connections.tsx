@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
+
 import { staffOrder, useOrder } from "../api/orders";
 import {
   accounts as accountsQuery,
@@ -20,7 +21,7 @@ import { Choices, Select, TextField } from "../ui/fields";
 import { Graphs } from "../ui/graph";
 import { Ident } from "../ui/ident";
 import { InvalidField } from "../ui/invalid";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Facts, Panel, ScreenHead, State } from "../ui/parts";
 import { StateOf } from "../ui/words";
 
@@ -169,7 +170,6 @@ function AddConnection() {
       title={t("connections.add")}
       sentence={t("connections.addAbout")}
       kind="primary"
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setName("");
         setPorts([]);

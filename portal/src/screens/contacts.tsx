@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
+
 import { contactOrder, useOrder } from "../api/orders";
 import { contacts as contactsQuery } from "../api/queries";
 import type { AccountContact } from "../api/types";
@@ -9,7 +10,7 @@ import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
 import { TextField } from "../ui/fields";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Panel } from "../ui/parts";
 import { Table } from "../ui/table";
 
@@ -39,50 +40,48 @@ export function Contacts() {
       flush
       actions={me.can.includes("write_contact") && !me.operator ? <Edit /> : null}
     >
-      <div className={query.data && shown.length > 0 ? "table-wrap" : "panel-body"}>
-        <Loaded
-          query={query}
-          lines={3}
-          empty={{
-            when: () => shown.length === 0,
-            show: <Empty title={t("contact.none")}>{t("contact.noneAbout")}</Empty>,
-          }}
-        >
-          {() => (
-            <Table
-              rows={shown}
-              keyOf={(contact) => contact.id}
-              columns={[
-                { title: t("members.name"), cell: (contact) => contact.name },
-                ...(me.operator
-                  ? [{ title: t("connection.account"), cell: (contact: AccountContact) => contact.account.name }]
-                  : []),
-                { title: t("members.roles"), cell: (contact) => contact.roles.map(roleName).join(", ") },
-                { title: t("members.mail"), cell: (contact) => contact.email },
-                { title: t("contact.telephone"), cell: (contact) => contact.telephone },
-                {
-                  title: t("service.acts"),
-                  isActs: true,
-                  cell: (contact) =>
-                    contact.can.includes("write_contact") ? (
-                      <div className="buttons">
-                        <Edit contact={contact} />
-                        <ConfirmedAct
-                          label={t("people.remove")}
-                          title={t("people.removeTitle", { name: contact.name ?? "" })}
-                          sentence={t("contact.removeAbout")}
-                          kind="danger"
-                          explain={(error) => explain(t, error)}
-                          act={() => remove.mutateAsync([contact.id])}
-                        />
-                      </div>
-                    ) : null,
-                },
-              ]}
-            />
-          )}
-        </Loaded>
-      </div>
+      <Loaded
+        fills="table"
+        query={query}
+        lines={3}
+        empty={{
+          when: () => shown.length === 0,
+          show: <Empty title={t("contact.none")}>{t("contact.noneAbout")}</Empty>,
+        }}
+      >
+        {() => (
+          <Table
+            rows={shown}
+            keyOf={(contact) => contact.id}
+            columns={[
+              { title: t("members.name"), cell: (contact) => contact.name },
+              ...(me.operator
+                ? [{ title: t("connection.account"), cell: (contact: AccountContact) => contact.account.name }]
+                : []),
+              { title: t("members.roles"), cell: (contact) => contact.roles.map(roleName).join(", ") },
+              { title: t("members.mail"), cell: (contact) => contact.email },
+              { title: t("contact.telephone"), cell: (contact) => contact.telephone },
+              {
+                title: t("service.acts"),
+                isActs: true,
+                cell: (contact) =>
+                  contact.can.includes("write_contact") ? (
+                    <div className="buttons">
+                      <Edit contact={contact} />
+                      <ConfirmedAct
+                        label={t("people.remove")}
+                        title={t("people.removeTitle", { name: contact.name ?? "" })}
+                        sentence={t("contact.removeAbout")}
+                        kind="danger"
+                        act={() => remove.mutateAsync([contact.id])}
+                      />
+                    </div>
+                  ) : null,
+              },
+            ]}
+          />
+        )}
+      </Loaded>
     </Panel>
   );
 }
@@ -103,7 +102,6 @@ function Edit({ contact }: { contact?: AccountContact }) {
       label={label}
       title={label}
       sentence={t("contact.about")}
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setName(contact?.name ?? "");
         setEmail(contact?.email ?? "");

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
+
 import { crossConnectOrder, useOrder, type StepBody } from "../api/orders";
 import { crossConnects as crossConnectsQuery, publicStatus } from "../api/queries";
 import type { CrossConnect } from "../api/types";
@@ -10,7 +11,7 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
 import { Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Facts, Panel, ScreenHead, State, type Tone } from "../ui/parts";
 
 const STATES: Record<CrossConnect["state"], { tone: Tone; word: MessageId }> = {
@@ -80,7 +81,6 @@ function Step({ order, step }: { order: CrossConnect; step: StepBody["step"] }) 
       title={t(words.label)}
       sentence={t(words.about)}
       kind={words.kind}
-      explain={(error) => explain(t, error)}
       onOpen={() => setText("")}
       act={(keyOf) => {
         if (needs && text.trim() === "") return Promise.reject(new InvalidField(t("form.incomplete")));
@@ -118,7 +118,6 @@ function Request() {
       title={t("cross.request")}
       sentence={t("cross.requestAbout")}
       kind="primary"
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setSide("");
         setNote("");

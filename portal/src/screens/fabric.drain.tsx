@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useRef, useState } from "react";
+
 import { order, useOrder } from "../api/orders";
 import { impact as impactQuery } from "../api/queries";
 import type { Impact, Trunk } from "../api/types";
@@ -7,7 +8,7 @@ import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
 import { ConfirmWithin } from "../ui/confirmation";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Notice } from "../ui/parts";
 import { DryRun, type Tried } from "../ui/planned";
 
@@ -29,7 +30,6 @@ export function DrainTrunk({ trunk: live }: { trunk: Trunk }) {
       sentence={t(trunk.drained ? "fabric.undrainAbout" : "fabric.drainAbout", {
         count: impact.data?.services.length ?? trunk.services,
       })}
-      explain={(error) => explain(t, error)}
       hold={hold}
       onOpen={() => {
         setOpen(true);

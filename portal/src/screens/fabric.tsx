@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+
 import { secondPerson, staffOrder, useOrder } from "../api/orders";
 import { inventory as inventoryQuery, observedTrunks, openChanges, switches as switchesQuery } from "../api/queries";
 import type { Switch, Trunk } from "../api/types";
@@ -11,7 +12,7 @@ import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Select, TextField } from "../ui/fields";
 import { Graphs } from "../ui/graph";
 import { InvalidField } from "../ui/invalid";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Notice, Panel, ScreenHead } from "../ui/parts";
 import { Table } from "../ui/table";
 import { StateOf } from "../ui/words";
@@ -75,57 +76,56 @@ export function Fabric() {
           </Loaded>
         </Panel>
         <Panel title={t("fabric.trunks")} flush>
-          <div className={trunks.data && trunks.data.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded
-              query={trunks}
-              empty={{
-                when: (list) => list.length === 0,
-                show: <Empty title={t("fabric.noTrunks")}>{t("fabric.noTrunksAbout")}</Empty>,
-              }}
-            >
-              {(list) => (
-                <Table
-                  rows={list}
-                  keyOf={(trunk) => trunk.id}
-                  columns={[
-                    { title: t("fabric.trunk"), cell: (trunk) => trunk.name },
-                    { title: t("services.state"), cell: (trunk) => <StateOf state={trunkState(trunk)} /> },
-                    { title: t("fabric.ends"), cell: (trunk) => trunk.ends.map((end) => end.id).join(" ⇄ ") },
-                    {
-                      title: t("fabric.contracted"),
-                      isNumber: true,
-                      cell: (trunk) => (
-                        <span>
-                          <Rate bits={trunk.contracted_mbps * 1e6} /> / <Rate bits={trunk.capacity_mbps * 1e6} />
-                        </span>
+          <Loaded
+            fills="table"
+            query={trunks}
+            empty={{
+              when: (list) => list.length === 0,
+              show: <Empty title={t("fabric.noTrunks")}>{t("fabric.noTrunksAbout")}</Empty>,
+            }}
+          >
+            {(list) => (
+              <Table
+                rows={list}
+                keyOf={(trunk) => trunk.id}
+                columns={[
+                  { title: t("fabric.trunk"), cell: (trunk) => trunk.name },
+                  { title: t("services.state"), cell: (trunk) => <StateOf state={trunkState(trunk)} /> },
+                  { title: t("fabric.ends"), cell: (trunk) => trunk.ends.map((end) => end.id).join(" ⇄ ") },
+                  {
+                    title: t("fabric.contracted"),
+                    isNumber: true,
+                    cell: (trunk) => (
+                      <span>
+                        <Rate bits={trunk.contracted_mbps * 1e6} /> / <Rate bits={trunk.capacity_mbps * 1e6} />
+                      </span>
+                    ),
+                  },
+                  {
+                    title: t("fabric.load"),
+                    cell: (trunk) =>
+                      trunk.load ? (
+                        <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} />
+                      ) : (
+                        <span className="quiet">{t("rate.unknown")}</span>
                       ),
-                    },
-                    {
-                      title: t("fabric.load"),
-                      cell: (trunk) =>
-                        trunk.load ? (
-                          <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} />
-                        ) : (
-                          <span className="quiet">{t("rate.unknown")}</span>
-                        ),
-                    },
-                    { title: t("fabric.cost"), isNumber: true, cell: (trunk) => trunk.cost },
-                    { title: t("nav.services"), isNumber: true, cell: (trunk) => trunk.services },
-                    {
-                      title: t("fabric.acts"),
-                      isActs: true,
-                      cell: (trunk) => (
-                        <div className="buttons">
-                          <DrainTrunk trunk={trunk} />
-                          <DeleteTrunk trunk={trunk} onWaiting={() => setWaiting(true)} />
-                        </div>
-                      ),
-                    },
-                  ]}
-                />
-              )}
-            </Loaded>
-          </div>
+                  },
+                  { title: t("fabric.cost"), isNumber: true, cell: (trunk) => trunk.cost },
+                  { title: t("nav.services"), isNumber: true, cell: (trunk) => trunk.services },
+                  {
+                    title: t("fabric.acts"),
+                    isActs: true,
+                    cell: (trunk) => (
+                      <div className="buttons">
+                        <DrainTrunk trunk={trunk} />
+                        <DeleteTrunk trunk={trunk} onWaiting={() => setWaiting(true)} />
+                      </div>
+                    ),
+                  },
+                ]}
+              />
+            )}
+          </Loaded>
         </Panel>
         <Panel title={t("graph.title")}>
           <div className="stack tight">
@@ -151,56 +151,55 @@ export function Fabric() {
           </div>
         </Panel>
         <Panel title={t("fabric.switches")} flush>
-          <div className={switches.data && switches.data.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded
-              query={switches}
-              empty={{
-                when: (list) => list.length === 0,
-                show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty>,
-              }}
-            >
-              {(list) => (
-                <Table
-                  rows={list}
-                  keyOf={(entry) => entry.id}
-                  columns={[
-                    { title: t("fabric.switch"), cell: (entry) => entry.name },
-                    {
-                      title: t("services.state"),
-                      cell: (entry) => (
-                        <span>
-                          <StateOf state={entry.state} />
-                          {entry.error ? <small className="quiet"> {entry.error}</small> : null}
-                        </span>
-                      ),
-                    },
-                    { title: t("service.site"), cell: (entry) => entry.site },
-                    { title: t("fabric.dpid"), cell: (entry) => <code>{entry.dpid}</code> },
-                    {
-                      title: t("fabric.entries"),
-                      isNumber: true,
-                      cell: (entry) => entry.entries ?? t("state.unknown"),
-                    },
-                    {
-                      title: t("fabric.ports"),
-                      isNumber: true,
-                      cell: (entry) => (
-                        <>
-                          {entry.ports_used} / {entry.ports}
-                        </>
-                      ),
-                    },
-                    { title: t("fabric.since"), cell: (entry) => (entry.since ? <Age at={entry.since} /> : null) },
-                    {
-                      title: t("fabric.acts"),
-                      isActs: true,
-                      cell: (entry) => (entry.can.includes("set_ports") ? <Ports entry={entry} /> : null),
-                    },
-                  ]}
-                />
-              )}
-            </Loaded>
-          </div>
+          <Loaded
+            fills="table"
+            query={switches}
+            empty={{
+              when: (list) => list.length === 0,
+              show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty>,
+            }}
+          >
+            {(list) => (
+              <Table
+                rows={list}
+                keyOf={(entry) => entry.id}
+                columns={[
+                  { title: t("fabric.switch"), cell: (entry) => entry.name },
+                  {
+                    title: t("services.state"),
+                    cell: (entry) => (
+                      <span>
+                        <StateOf state={entry.state} />
+                        {entry.error ? <small className="quiet"> {entry.error}</small> : null}
+                      </span>
+                    ),
+                  },
+                  { title: t("service.site"), cell: (entry) => entry.site },
+                  { title: t("fabric.dpid"), cell: (entry) => <code>{entry.dpid}</code> },
+                  {
+                    title: t("fabric.entries"),
+                    isNumber: true,
+                    cell: (entry) => entry.entries ?? t("state.unknown"),
+                  },
+                  {
+                    title: t("fabric.ports"),
+                    isNumber: true,
+                    cell: (entry) => (
+                      <>
+                        {entry.ports_used} / {entry.ports}
+                      </>
+                    ),
+                  },
+                  { title: t("fabric.since"), cell: (entry) => (entry.since ? <Age at={entry.since} /> : null) },
+                  {
+                    title: t("fabric.acts"),
+                    isActs: true,
+                    cell: (entry) => (entry.can.includes("set_ports") ? <Ports entry={entry} /> : null),
+                  },
+                ]}
+              />
+            )}
+          </Loaded>
         </Panel>
       </div>
     </>
@@ -218,7 +217,6 @@ function DeleteTrunk({ trunk: live, onWaiting }: { trunk: Trunk; onWaiting: () =
       title={t("fabric.deleteTitle", { trunk: trunk.name })}
       sentence={t("fabric.deleteAbout")}
       kind="danger"
-      explain={(error) => explain(t, error)}
       hold={hold}
       act={() =>
         remove.mutateAsync([trunk.id, trunk.revision]).then((outcome) => {
@@ -243,7 +241,6 @@ function Ports({ entry }: { entry: Switch }) {
       label={t("fabric.addPorts")}
       title={t("fabric.addPortsTo", { name: entry.name })}
       sentence={t("fabric.addPortsAbout", { used: entry.ports_used, count: entry.ports })}
-      explain={(error) => explain(t, error)}
       onOpen={() => setNumbers("")}
       hold={setOpen}
       isUnready={inventory.data === undefined}

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+
 import { filterOrder, useOrder } from "../api/orders";
 import { bgpSessions, observedFilters } from "../api/queries";
 import type { BgpSession, Filter } from "../api/types";
@@ -74,33 +75,31 @@ export function Filters() {
           </Notice>
         ) : null}
         <Panel flush title={query.data ? t("filters.number", { count: query.data.length }) : undefined}>
-          <div className={query.data && query.data.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded
-              query={query}
-              lines={6}
-              empty={{
-                when: (list: Filter[]) => list.length === 0,
-                show: <Empty title={t("filters.none")}>{t("filters.noneAbout")}</Empty>,
-              }}
-            >
-              {(list) => <FilterTable filters={list} showsAccount={me.operator} />}
-            </Loaded>
-          </div>
+          <Loaded
+            fills="table"
+            query={query}
+            lines={6}
+            empty={{
+              when: (list: Filter[]) => list.length === 0,
+              show: <Empty title={t("filters.none")}>{t("filters.noneAbout")}</Empty>,
+            }}
+          >
+            {(list) => <FilterTable filters={list} showsAccount={me.operator} />}
+          </Loaded>
         </Panel>
         <ExplainPacket />
         <Panel title={t("bgp.title")} flush>
-          <div className={sessions.data && sessions.data.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded
-              query={sessions}
-              lines={3}
-              empty={{
-                when: (list) => list.length === 0,
-                show: <Empty title={t("bgp.none")}>{t("bgp.noneAbout")}</Empty>,
-              }}
-            >
-              {(list) => <Sessions sessions={list} />}
-            </Loaded>
-          </div>
+          <Loaded
+            fills="table"
+            query={sessions}
+            lines={3}
+            empty={{
+              when: (list) => list.length === 0,
+              show: <Empty title={t("bgp.none")}>{t("bgp.noneAbout")}</Empty>,
+            }}
+          >
+            {(list) => <Sessions sessions={list} />}
+          </Loaded>
         </Panel>
       </div>
     </>
@@ -115,7 +114,6 @@ function Acts({ filter: live }: { filter: Filter }) {
   const remove = useOrder(filterOrder.remove);
   // A filter of a route ends with its route.
   if (!filter.can.includes("write_filter") || filter.order === null) return null;
-  const explained = (error: unknown) => explain(t, error);
   return (
     <div className="buttons">
       {filter.state === "active" ? (
@@ -123,7 +121,6 @@ function Acts({ filter: live }: { filter: Filter }) {
           label={t("filters.extend")}
           title={t("filters.extend")}
           sentence={t("filters.extendAbout", { packets: filter.matching })}
-          explain={explained}
           hold={hold}
           act={() => extend.mutateAsync([filter.id, filter.revision, Number(minutes)])}
         >
@@ -135,7 +132,6 @@ function Acts({ filter: live }: { filter: Filter }) {
         title={t("filters.remove")}
         sentence={t("attack.stopSentence", { packets: filter.matching })}
         kind="danger"
-        explain={explained}
         hold={hold}
         act={() => remove.mutateAsync([filter.id, filter.revision])}
       />

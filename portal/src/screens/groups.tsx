@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
+
 import { groupOrder, useOrder } from "../api/orders";
 import { accounts as accountsQuery, groups as groupsQuery } from "../api/queries";
 import type { Group, GroupMember } from "../api/types";
@@ -10,7 +11,7 @@ import { ConfirmedAct } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, type EndDraft, type EndErrors } from "../ui/endfields";
 import { TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead, State } from "../ui/parts";
 import { Table } from "../ui/table";
 
@@ -134,7 +135,6 @@ function NewGroup() {
       title={t("group.add")}
       sentence={t("group.addAbout")}
       kind="primary"
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setName("");
         setMembers([]);
@@ -168,7 +168,6 @@ function GroupActs({ group }: { group: Group }) {
           title={t("lan.joinTitle", { lan: group.name })}
           sentence={t("group.joinAbout", { owner: group.owner.name })}
           kind="primary"
-          explain={(error) => explain(t, error)}
           onOpen={own.clear}
           act={async (keyOf) => {
             const end = own.check();
@@ -189,7 +188,6 @@ function GroupActs({ group }: { group: Group }) {
           label={t("group.change")}
           title={t("group.changeTitle", { name: group.name })}
           sentence={t("group.changeAbout")}
-          explain={(error) => explain(t, error)}
           onOpen={() => setMembers(group.members.map((member) => member.account.id))}
           act={() => set.mutateAsync([group.id, members])}
         >
@@ -210,7 +208,6 @@ function RemoveMember({ group, member }: { group: Group; member: GroupMember }) 
       title={t("group.removeTitle", { member: member.account.name, name: group.name })}
       sentence={t(member.joined ? "group.removeAbout" : "group.removeListed")}
       kind="danger"
-      explain={(error) => explain(t, error)}
       act={(keyOf) => remove.mutateAsync([group.id, member.account.id, keyOf(member.account.id)])}
     />
   );

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+
 import { connections, groups, notices, observedConnections, observedOverview, services } from "../api/queries";
 import type { Connection, Overview, Service, Task } from "../api/types";
 import { useMe } from "../app/shell";
@@ -36,6 +37,7 @@ const SHOWN = 12;
 
 function taskAddress(task: Task): string {
   const kind = task.object.split("-")[0];
+  if (task.task === "switch_drifted" || task.task === "switch_differs") return "/drift";
   if (task.task === "attack") return "/attack";
   if (kind === "ap") return "/approvals";
   if (task.task.startsWith("quarantine") || task.task === "mac_ends") return "/lan";
@@ -69,9 +71,9 @@ export function Home() {
       <div className="two">
         <div className="stack">
           <Panel title={t("home.needsMe")} flush>
-            <div className={data.data ? undefined : "panel-body"}>
-              <Loaded query={data}>{(data) => <Tasks tasks={data.tasks} />}</Loaded>
-            </div>
+            <Loaded fills="list" query={data}>
+              {(data) => <Tasks tasks={data.tasks} />}
+            </Loaded>
           </Panel>
           <Panel
             title={t("nav.connections")}
@@ -82,23 +84,22 @@ export function Home() {
               ) : null
             }
           >
-            <div className={links.data ? undefined : "panel-body"}>
-              <Loaded
-                query={links}
-                empty={{
-                  when: (list) => list.length === 0,
-                  show: <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty>,
-                }}
-              >
-                {(list) => (
-                  <ul className="lines">
-                    {list.slice(0, SHOWN).map((connection) => (
-                      <ConnectionRow key={connection.id} connection={connection} />
-                    ))}
-                  </ul>
-                )}
-              </Loaded>
-            </div>
+            <Loaded
+              fills="list"
+              query={links}
+              empty={{
+                when: (list) => list.length === 0,
+                show: <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty>,
+              }}
+            >
+              {(list) => (
+                <ul className="lines">
+                  {list.slice(0, SHOWN).map((connection) => (
+                    <ConnectionRow key={connection.id} connection={connection} />
+                  ))}
+                </ul>
+              )}
+            </Loaded>
           </Panel>
         </div>
         <div className="stack">

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+
 import { keyOrder, useOrder } from "../api/orders";
 import { RequestError } from "../api/problem";
 import { apiKeys as apiKeysQuery, serviceKeys as serviceKeysQuery } from "../api/queries";
@@ -47,7 +48,6 @@ function ApiKeys() {
   const [secret, setSecret] = useState<string>();
   const create = useOrder(keyOrder.create);
   const remove = useOrder(keyOrder.remove);
-  const explained = (error: unknown) => explain(t, error);
   return (
     <Panel
       title={t("keys.api")}
@@ -57,7 +57,6 @@ function ApiKeys() {
           title={t("keys.create")}
           sentence={t("keys.createAbout")}
           kind="primary"
-          explain={explained}
           onOpen={() => setName("")}
           act={() =>
             name.trim() === ""
@@ -115,7 +114,6 @@ function ApiKeys() {
                         title={t("keys.deleteTitle", { name: key.name })}
                         sentence={t("keys.deleteAbout")}
                         kind="danger"
-                        explain={explained}
                         act={() => remove.mutateAsync([key.id])}
                       />
                     ),
@@ -169,7 +167,6 @@ function ServiceKeys() {
                     title={t("keys.revokeTitle", { service: key.name })}
                     sentence={t("keys.revokeAbout")}
                     kind="danger"
-                    explain={(error) => explain(t, error)}
                     act={() => revoke.mutateAsync([key.id])}
                   />
                 ) : null}

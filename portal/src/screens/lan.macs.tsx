@@ -1,4 +1,5 @@
 import { useState } from "react";
+
 import { lanOrder, useOrder } from "../api/orders";
 import { RequestError } from "../api/problem";
 import type { End } from "../api/types";
@@ -7,7 +8,6 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
-import { explain } from "../ui/loaded";
 
 const HOURS = ["1", "6", "24"];
 
@@ -31,7 +31,6 @@ export function Macs({ end, max }: { end: End; max?: number | undefined }) {
   const [address, setAddress] = useState("");
   const add = useOrder(lanOrder.addMac);
   const remove = useOrder(lanOrder.removeMac);
-  const explained = (error: unknown) => explain(t, error);
   return (
     <section className="stack tight">
       <h3>{t("mac.title")}</h3>
@@ -53,7 +52,6 @@ export function Macs({ end, max }: { end: End; max?: number | undefined }) {
                 title={t("mac.removeTitle", { address: mac.address })}
                 sentence={t("mac.removeAbout")}
                 kind="danger"
-                explain={explained}
                 act={() => remove.mutateAsync([mac.id])}
               />
             ) : null}
@@ -68,7 +66,6 @@ export function Macs({ end, max }: { end: End; max?: number | undefined }) {
             label={t("mac.add")}
             title={t("mac.add")}
             sentence={t("mac.addAbout")}
-            explain={explained}
             onOpen={() => setAddress("")}
             act={(keyOf) =>
               isMac(address)
@@ -118,7 +115,6 @@ function SwapRouter({ end: live }: { end: End }) {
       title={t("mac.swap")}
       sentence={t("mac.swapAbout", { address: old.address })}
       kind="primary"
-      explain={(error) => explain(t, error)}
       hold={hold}
       onOpen={() => setAddress("")}
       act={(keyOf) =>

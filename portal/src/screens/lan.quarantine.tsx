@@ -1,4 +1,5 @@
 import { useState } from "react";
+
 import { lanOrder, useOrder } from "../api/orders";
 import type { Checklist, End } from "../api/types";
 import { Age, useClock } from "../i18n/format";
@@ -7,7 +8,6 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
-import { explain } from "../ui/loaded";
 import { Notice, State, type Tone } from "../ui/parts";
 
 const CHECKS: Record<string, { name: MessageId; fix: MessageId }> = {
@@ -122,7 +122,6 @@ export function Waive({ end: live }: { end: End }) {
       title={t("quarantine.waive")}
       sentence={t("quarantine.waiveAbout", { account: end.account.name })}
       kind="danger"
-      explain={(error) => explain(t, error)}
       hold={hold}
       act={() =>
         reason.trim() === ""

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+
 import { staffOrder, useOrder } from "../api/orders";
 import { lanMembers, services as servicesQuery } from "../api/queries";
 import type { End, RegisteredIp, Service } from "../api/types";
@@ -10,7 +11,7 @@ import { ConfirmedAct } from "../ui/dialog";
 import { TextField } from "../ui/fields";
 import { Join } from "../ui/join";
 import { Leave } from "../ui/leave";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Facts, Panel, ScreenHead, State } from "../ui/parts";
 import { RouterConfig } from "../ui/routerconfig";
 import { withLengths } from "../ui/routers";
@@ -64,7 +65,6 @@ function AssignAddress({ end, service }: { end: End; service: Service }) {
       label={t("lan.assign")}
       title={t("lan.assign")}
       sentence={t("lan.assignAbout", { networks: service.networks.join(", ") })}
-      explain={(error) => explain(t, error)}
       onOpen={() => setAddress("")}
       act={(keyOf) => assign.mutateAsync([end.id, address.trim(), keyOf(address)])}
     >
@@ -90,7 +90,6 @@ function WithdrawAddress({ ip }: { ip: RegisteredIp }) {
       title={t("people.removeTitle", { name: ip.address })}
       sentence={t("lan.withdrawAbout")}
       kind="danger"
-      explain={(error) => explain(t, error)}
       act={() => remove.mutateAsync([ip.id])}
     />
   );
@@ -168,47 +167,46 @@ function Members({ service }: { service: Service }) {
   const query = useQuery(lanMembers(service.id));
   return (
     <Panel title={t("lan.members")} flush>
-      <div className={query.data && query.data.length > 0 ? "table-wrap" : "panel-body"}>
-        <Loaded
-          query={query}
-          empty={{
-            when: (list) => list.length === 0,
-            show: <Empty title={t("lan.noMembers")}>{t("lan.noMembersAbout")}</Empty>,
-          }}
-        >
-          {(list) => (
-            <Table
-              rows={list}
-              keyOf={(presence) => presence.account.id}
-              columns={[
-                {
-                  title: t("members.name"),
-                  cell: (presence) => (
-                    <>
-                      {presence.account.name} {presence.own ? <span className="quiet">{t("lan.you")}</span> : null}
-                    </>
-                  ),
-                },
-                {
-                  title: t("members.asns"),
-                  cell: (presence) => presence.account.asns.map((asn) => `AS${asn}`).join(", "),
-                },
-                {
-                  title: t("lan.addresses"),
-                  cell: (presence) => (
-                    <span className="stack tight">
-                      {presence.addresses.map((address) => (
-                        <code key={address}>{address}</code>
-                      ))}
-                    </span>
-                  ),
-                },
-                { title: t("service.site"), cell: (presence) => presence.sites.join(", ") },
-              ]}
-            />
-          )}
-        </Loaded>
-      </div>
+      <Loaded
+        fills="table"
+        query={query}
+        empty={{
+          when: (list) => list.length === 0,
+          show: <Empty title={t("lan.noMembers")}>{t("lan.noMembersAbout")}</Empty>,
+        }}
+      >
+        {(list) => (
+          <Table
+            rows={list}
+            keyOf={(presence) => presence.account.id}
+            columns={[
+              {
+                title: t("members.name"),
+                cell: (presence) => (
+                  <>
+                    {presence.account.name} {presence.own ? <span className="quiet">{t("lan.you")}</span> : null}
+                  </>
+                ),
+              },
+              {
+                title: t("members.asns"),
+                cell: (presence) => presence.account.asns.map((asn) => `AS${asn}`).join(", "),
+              },
+              {
+                title: t("lan.addresses"),
+                cell: (presence) => (
+                  <span className="stack tight">
+                    {presence.addresses.map((address) => (
+                      <code key={address}>{address}</code>
+                    ))}
+                  </span>
+                ),
+              },
+              { title: t("service.site"), cell: (presence) => presence.sites.join(", ") },
+            ]}
+          />
+        )}
+      </Loaded>
     </Panel>
   );
 }

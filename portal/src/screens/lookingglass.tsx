@@ -1,5 +1,6 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
+
 import { publicOrder } from "../api/orders";
 import { lookingGlass as lookingGlassQuery } from "../api/queries";
 import type { GlassSession } from "../api/types";

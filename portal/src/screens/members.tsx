@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
+
 import { staffOrder, useOrder } from "../api/orders";
 import { accounts as accountsQuery, users as usersQuery } from "../api/queries";
 import type { Account } from "../api/types";
@@ -13,7 +14,7 @@ import { ConfirmedAct } from "../ui/dialog";
 import { Choices, Select, TextField } from "../ui/fields";
 import { Ident } from "../ui/ident";
 import { InvalidField } from "../ui/invalid";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead, State } from "../ui/parts";
 import { AddPerson, PersonActs } from "../ui/persons";
 import { Table } from "../ui/table";
@@ -63,87 +64,90 @@ export function Members() {
           <TextField label={t("members.filter")} value={text} onChange={setText} type="search" />
         </div>
         <Panel title={t("members.accounts")} flush>
-          <div className={accounts.data && found.length > 0 ? "table-wrap" : "panel-body"}>
-            <Loaded query={accounts} lines={6}>
-              {() =>
-                found.length === 0 ? (
-                  <Empty title={t(text === "" ? "members.none" : "services.noMatch")}>
-                    {t(text === "" ? "members.noneAbout" : "services.noMatchAbout")}
-                  </Empty>
-                ) : (
-                  <Table
-                    rows={found}
-                    keyOf={(account) => account.id}
-                    anchor={(account) => account.id}
-                    columns={[
-                      {
-                        title: t("members.name"),
-                        cell: (account) => (
-                          <>
-                            {account.name} <Ident id={account.id} />
-                          </>
-                        ),
-                      },
-                      { title: t("members.kind"), cell: (account) => t(KINDS[account.kind] ?? "account.member") },
-                      { title: t("members.asns"), cell: (account) => account.asns.map((asn) => `AS${asn}`).join(", ") },
-                      { title: t("nav.connections"), isNumber: true, cell: (account) => account.connections },
-                      {
-                        title: t("nav.services"),
-                        isNumber: true,
-                        cell: (account) =>
-                          account.services > 0 ? (
-                            <Link to="/services" search={{ q: account.name, state: "" }}>
-                              {account.services}
-                            </Link>
-                          ) : (
-                            0
-                          ),
-                      },
-                      { title: t("members.parent"), cell: (account) => account.parent?.name },
-                      { title: t("service.acts"), isActs: true, cell: (account) => <AccountActs account={account} /> },
-                    ]}
-                  />
-                )
-              }
-            </Loaded>
-          </div>
+          <Loaded
+            fills="table"
+            query={accounts}
+            lines={6}
+            empty={{
+              when: () => found.length === 0,
+              show: (
+                <Empty title={t(text === "" ? "members.none" : "services.noMatch")}>
+                  {t(text === "" ? "members.noneAbout" : "services.noMatchAbout")}
+                </Empty>
+              ),
+            }}
+          >
+            {() => (
+              <Table
+                rows={found}
+                keyOf={(account) => account.id}
+                anchor={(account) => account.id}
+                columns={[
+                  {
+                    title: t("members.name"),
+                    cell: (account) => (
+                      <>
+                        {account.name} <Ident id={account.id} />
+                      </>
+                    ),
+                  },
+                  { title: t("members.kind"), cell: (account) => t(KINDS[account.kind] ?? "account.member") },
+                  { title: t("members.asns"), cell: (account) => account.asns.map((asn) => `AS${asn}`).join(", ") },
+                  { title: t("nav.connections"), isNumber: true, cell: (account) => account.connections },
+                  {
+                    title: t("nav.services"),
+                    isNumber: true,
+                    cell: (account) =>
+                      account.services > 0 ? (
+                        <Link to="/services" search={{ q: account.name, state: "" }}>
+                          {account.services}
+                        </Link>
+                      ) : (
+                        0
+                      ),
+                  },
+                  { title: t("members.parent"), cell: (account) => account.parent?.name },
+                  { title: t("service.acts"), isActs: true, cell: (account) => <AccountActs account={account} /> },
+                ]}
+              />
+            )}
+          </Loaded>
         </Panel>
         {me.can.includes("read_users") ? (
           <Panel title={t("members.people")} flush>
-            <div className={users.data && users.data.length > 0 ? "table-wrap" : "panel-body"}>
-              <Loaded
-                query={users}
-                empty={{
-                  when: (list) => list.length === 0,
-                  show: <Empty title={t("members.noPeople")}>{t("members.noPeopleAbout")}</Empty>,
-                }}
-              >
-                {(list) => (
-                  <Table
-                    rows={list}
-                    keyOf={(user) => user.id}
-                    columns={[
-                      {
-                        title: t("signin.name"),
-                        cell: (user) => (
-                          <>
-                            {user.name} <Ident id={user.id} />
-                            {user.deactivated ? <State tone="off">{t("people.deactivated")}</State> : null}
-                          </>
-                        ),
-                      },
-                      { title: t("connection.account"), cell: (user) => user.account.name },
-                      {
-                        title: t("members.roles"),
-                        cell: (user) => user.roles.map((role) => roleWord(t, role)).join(", "),
-                      },
-                      { title: t("members.mail"), cell: (user) => user.email },
-                      { title: t("service.acts"), isActs: true, cell: (user) => <PersonActs user={user} /> },
-                    ]}
-                  />
-                )}
-              </Loaded>
-            </div>
+            <Loaded
+              fills="table"
+              query={users}
+              empty={{
+                when: (list) => list.length === 0,
+                show: <Empty title={t("members.noPeople")}>{t("members.noPeopleAbout")}</Empty>,
+              }}
+            >
+              {(list) => (
+                <Table
+                  rows={list}
+                  keyOf={(user) => user.id}
+                  columns={[
+                    {
+                      title: t("signin.name"),
+                      cell: (user) => (
+                        <>
+                          {user.name} <Ident id={user.id} />
+                          {user.deactivated ? <State tone="off">{t("people.deactivated")}</State> : null}
+                        </>
+                      ),
+                    },
+                    { title: t("connection.account"), cell: (user) => user.account.name },
+                    {
+                      title: t("members.roles"),
+                      cell: (user) => user.roles.map((role) => roleWord(t, role)).join(", "),
+                    },
+                    { title: t("members.mail"), cell: (user) => user.email },
+                    { title: t("service.acts"), isActs: true, cell: (user) => <PersonActs user={user} /> },
+                  ]}
+                />
+              )}
+            </Loaded>
           </Panel>
         ) : null}
         {me.can.includes("read_contact") ? <Contacts /> : null}
@@ -166,7 +170,6 @@ function AddMember() {
       title={t("members.add")}
       sentence={t("members.addAbout")}
       kind="primary"
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setName("");
         setAsns("");
@@ -216,7 +219,6 @@ function AccountActs({ account }: { account: Account }) {
           title={t("people.removeTitle", { name: account.name })}
           sentence={t("members.removeAbout")}
           kind="danger"
-          explain={(error) => explain(t, error)}
           act={() => remove.mutateAsync([account.id, account.revision])}
         />
       ) : null}

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
+
 import { calendarOrder, noticeOrder, useOrder, type NoticeBody } from "../api/orders";
 import {
   notices as noticesQuery,
@@ -15,7 +16,7 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
 import { Choices, Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Facts, Notice, Panel, ScreenHead, State, type Tone } from "../ui/parts";
 
 /** The words and tones of the states of a notice. */
@@ -125,7 +126,6 @@ function Announce() {
       title={t("notice.announce")}
       sentence={t("notice.announceAbout")}
       kind="primary"
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setTitle("");
         setAbout("");
@@ -219,7 +219,6 @@ export function NoticePanel({ notice }: { notice: NoticeType }) {
                 label={t("notice.end")}
                 title={t("notice.endTitle", { title: notice.title })}
                 sentence={t("notice.endAbout")}
-                explain={(error) => explain(t, error)}
                 act={end}
               />
             ) : null}
@@ -228,7 +227,6 @@ export function NoticePanel({ notice }: { notice: NoticeType }) {
               title={t("notice.cancelTitle", { title: notice.title })}
               sentence={t("notice.cancelAbout")}
               kind="danger"
-              explain={(error) => explain(t, error)}
               act={() => cancel.mutateAsync([notice.id])}
             />
           </>
@@ -258,7 +256,6 @@ function CalendarAddress() {
   const [address, setAddress] = useState<string>();
   const make = useOrder(calendarOrder.make);
   const end = useOrder(calendarOrder.end);
-  const explained = (error: unknown) => explain(t, error);
   return (
     <Panel
       title={t("calendar.address")}
@@ -268,7 +265,6 @@ function CalendarAddress() {
             label={t("calendar.make")}
             title={t("calendar.make")}
             sentence={t("calendar.makeAbout")}
-            explain={explained}
             act={() => make.mutateAsync([]).then((made) => setAddress(`${location.origin}${made.path}`))}
           />
           <ConfirmedAct
@@ -276,7 +272,6 @@ function CalendarAddress() {
             title={t("calendar.end")}
             sentence={t("calendar.endAbout")}
             kind="danger"
-            explain={explained}
             act={() => end.mutateAsync([]).then(() => setAddress(undefined))}
           />
         </>

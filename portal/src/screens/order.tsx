@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useRef, useState } from "react";
+
 import { idempotencyKey } from "../api/client";
 import { order, useOrder } from "../api/orders";
 import { RequestError } from "../api/problem";

@@ -21,37 +21,36 @@ export function People() {
       flush
       actions={me.can.includes("create_user") && !me.operator ? <AddPerson /> : null}
     >
-      <div className={query.data && own.length > 0 ? "table-wrap" : "panel-body"}>
-        <Loaded
-          query={query}
-          lines={3}
-          empty={{
-            when: () => own.length === 0,
-            show: <Empty title={t("members.noPeople")}>{t("people.noneAbout")}</Empty>,
-          }}
-        >
-          {() => (
-            <Table
-              rows={own}
-              keyOf={(user) => user.id}
-              columns={[
-                {
-                  title: t("signin.name"),
-                  cell: (user) => (
-                    <>
-                      {user.name} {user.id === me.user ? <span className="quiet">{t("lan.you")}</span> : null}
-                      {user.deactivated ? <State tone="off">{t("people.deactivated")}</State> : null}
-                    </>
-                  ),
-                },
-                { title: t("members.roles"), cell: (user) => user.roles.map((one) => roleWord(t, one)).join(", ") },
-                { title: t("members.mail"), cell: (user) => user.email },
-                { title: t("service.acts"), isActs: true, cell: (user) => <PersonActs user={user} /> },
-              ]}
-            />
-          )}
-        </Loaded>
-      </div>
+      <Loaded
+        fills="table"
+        query={query}
+        lines={3}
+        empty={{
+          when: () => own.length === 0,
+          show: <Empty title={t("members.noPeople")}>{t("people.noneAbout")}</Empty>,
+        }}
+      >
+        {() => (
+          <Table
+            rows={own}
+            keyOf={(user) => user.id}
+            columns={[
+              {
+                title: t("signin.name"),
+                cell: (user) => (
+                  <>
+                    {user.name} {user.id === me.user ? <span className="quiet">{t("lan.you")}</span> : null}
+                    {user.deactivated ? <State tone="off">{t("people.deactivated")}</State> : null}
+                  </>
+                ),
+              },
+              { title: t("members.roles"), cell: (user) => user.roles.map((one) => roleWord(t, one)).join(", ") },
+              { title: t("members.mail"), cell: (user) => user.email },
+              { title: t("service.acts"), isActs: true, cell: (user) => <PersonActs user={user} /> },
+            ]}
+          />
+        )}
+      </Loaded>
     </Panel>
   );
 }

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
+
 import { publicStatus, publicTraffic as publicTrafficQuery } from "../api/queries";
 import { Age, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
+
 import { memberRoutes, rejectedRoutes, routeServerSessions } from "../api/queries";
 import type { MemberRoute, RejectedRoute, RouteServerSession } from "../api/types";
 import { Age } from "../i18n/format";

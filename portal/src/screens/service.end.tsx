@@ -12,7 +12,6 @@ import { Graphs } from "../ui/graph";
 import { InvalidField } from "../ui/invalid";
 import { Join } from "../ui/join";
 import { Leave } from "../ui/leave";
-import { explain } from "../ui/loaded";
 import { Button, Facts, Panel, State } from "../ui/parts";
 import { DryRun, type Tried } from "../ui/planned";
 import { RouterConfig } from "../ui/routerconfig";
@@ -104,7 +103,6 @@ function EndActs({ end: live, service }: { end: End; service: ServiceView }) {
   const changeRate = useOrder(order.rate);
   const moveEnd = useOrder(order.move);
   const shutDown = useOrder(order.shutDown);
-  const words = (error: unknown) => explain(t, error);
   const parsed = parseRate(rate);
   const acts = [
     end.can.includes("set_rate") ? (
@@ -113,7 +111,6 @@ function EndActs({ end: live, service }: { end: End; service: ServiceView }) {
         label={t("service.changeRate")}
         title={t("service.changeRate")}
         sentence={t("service.changeRateAbout")}
-        explain={words}
         hold={hold}
         onOpen={() => setRate(end.capacity_mbps === null ? "" : String(end.capacity_mbps))}
         act={() =>
@@ -139,7 +136,6 @@ function EndActs({ end: live, service }: { end: End; service: ServiceView }) {
         label={t("service.move")}
         title={t("service.move")}
         sentence={t("service.moveAbout")}
-        explain={words}
         hold={hold}
         onOpen={() => {
           setTo(EMPTY_END);
@@ -188,7 +184,6 @@ function EndActs({ end: live, service }: { end: End; service: ServiceView }) {
         title={t(end.shut_down ? "service.bringUp" : "service.shutDown")}
         kind={end.shut_down ? "plain" : "danger"}
         sentence={t(end.shut_down ? "service.bringUpAbout" : "service.shutDownAbout", { service: service.name })}
-        explain={words}
         hold={hold}
         act={() => shutDown.mutateAsync([end.id, end.revision, !end.shut_down])}
       />

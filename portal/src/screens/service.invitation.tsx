@@ -9,7 +9,6 @@ import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, type EndDraft, type EndErrors } from "../ui/endfields";
 import { TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
-import { explain } from "../ui/loaded";
 import { Facts, Notice } from "../ui/parts";
 
 /** The invitation to this account, with its two answers. */
@@ -23,7 +22,6 @@ export function Invitation({ service: live }: { service: ServiceView }) {
   const ordered = service.ends[0]?.capacity_mbps ?? null;
   const accept = useOrder(order.accept);
   const refuse = useOrder(order.refuse);
-  const words = (error: unknown) => explain(t, error);
   return (
     <Notice tone="wait" title={t("service.invited", { account: service.account.name })}>
       <div className="stack tight">
@@ -39,7 +37,6 @@ export function Invitation({ service: live }: { service: ServiceView }) {
             title={t("service.acceptTitle", { service: service.name })}
             sentence={t("service.acceptAbout")}
             kind="primary"
-            explain={words}
             hold={hold}
             onOpen={() => {
               setEnd({ ...EMPTY_END, rate: ordered === null ? "" : String(ordered) });
@@ -65,7 +62,6 @@ export function Invitation({ service: live }: { service: ServiceView }) {
             title={t("service.refuseTitle", { service: service.name })}
             sentence={t("service.refuseAbout", { account: service.account.name })}
             kind="danger"
-            explain={words}
             hold={hold}
             act={() =>
               reason.trim() === ""

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
+
 import { order, useOrder } from "../api/orders";
 import { RequestError } from "../api/problem";
 import { changesOf, service as serviceQuery } from "../api/queries";
@@ -12,7 +13,7 @@ import { useText } from "../i18n/text";
 import { ChangeLink } from "../ui/changelink";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Ident } from "../ui/ident";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
 import { Crumb, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
 import { PathDrawing } from "../ui/path";
@@ -145,7 +146,6 @@ function ServiceActs({ service: live }: { service: ServiceView }) {
   const lock = useOrder(order.lock);
   const remove = useOrder(order.remove);
   const makeKey = useOrder(order.key);
-  const words = (error: unknown) => explain(t, error);
   const locked = service.locked_by !== null;
   const canLock = service.can.includes(locked ? "unlock" : "lock");
   const canMakeKey =
@@ -170,7 +170,6 @@ function ServiceActs({ service: live }: { service: ServiceView }) {
               label={t("service.makeKey")}
               title={t("service.makeKey")}
               sentence={t("service.makeKeyAbout")}
-              explain={words}
               hold={hold}
               act={(keyOf) =>
                 makeKey
@@ -184,7 +183,6 @@ function ServiceActs({ service: live }: { service: ServiceView }) {
               label={t(locked ? "service.unlock" : "service.lock")}
               title={t(locked ? "service.unlock" : "service.lock")}
               sentence={t(locked ? "service.unlockAbout" : "service.lockAbout")}
-              explain={words}
               hold={hold}
               act={() => lock.mutateAsync([service.id, service.revision, !locked])}
             />
@@ -198,7 +196,6 @@ function ServiceActs({ service: live }: { service: ServiceView }) {
               }
               kind="danger"
               isDisabled={locked}
-              explain={words}
               hold={hold}
               act={() =>
                 remove
@@ -223,29 +220,28 @@ function History({ service }: { service: ServiceView }) {
   if (!permitted) return null;
   return (
     <Panel title={t("service.history")} flush>
-      <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
-        <Loaded
-          query={query}
-          lines={3}
-          empty={{ when: (page) => page.items.length === 0, show: <p className="quiet">{t("service.noHistory")}</p> }}
-        >
-          {(page) => (
-            <Table
-              rows={page.items}
-              keyOf={(change) => change.id}
-              columns={[
-                {
-                  title: t("changes.change"),
-                  cell: (change) => <ChangeLink change={change} />,
-                },
-                { title: t("changes.when"), cell: (change) => <Time at={change.accepted_at} /> },
-                { title: t("changes.who"), cell: (change) => change.actor },
-                { title: t("changes.phase"), cell: (change) => <StateOf state={change.state} /> },
-              ]}
-            />
-          )}
-        </Loaded>
-      </div>
+      <Loaded
+        fills="table"
+        query={query}
+        lines={3}
+        empty={{ when: (page) => page.items.length === 0, show: <p className="quiet">{t("service.noHistory")}</p> }}
+      >
+        {(page) => (
+          <Table
+            rows={page.items}
+            keyOf={(change) => change.id}
+            columns={[
+              {
+                title: t("changes.change"),
+                cell: (change) => <ChangeLink change={change} />,
+              },
+              { title: t("changes.when"), cell: (change) => <Time at={change.accepted_at} /> },
+              { title: t("changes.who"), cell: (change) => change.actor },
+              { title: t("changes.phase"), cell: (change) => <StateOf state={change.state} /> },
+            ]}
+          />
+        )}
+      </Loaded>
       <OlderPages after={after} next={query.data?.next} onChange={setAfter} />
     </Panel>
   );

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef, type CSSProperties } from "react";
+
 import { services } from "../api/queries";
 import type { Service } from "../api/types";
 import { matches } from "../app/finder";
@@ -163,33 +164,32 @@ export function Services() {
           title={t("services.count", { count: found.length })}
           actions={found.length > 0 ? <Button onPress={() => save(found, me.account.id)}>{t("act.csv")}</Button> : null}
         >
-          <div className={query.data && own.length > 0 ? undefined : "panel-body"}>
-            <Loaded
-              query={query}
-              lines={8}
-              empty={{
-                when: () => own.length === 0,
-                show: (
-                  <Empty title={t("services.empty")} action={orderLink}>
-                    {t("services.emptyAbout")}
-                  </Empty>
-                ),
-              }}
-            >
-              {() =>
-                found.length === 0 ? (
-                  <Empty
-                    title={t("services.noMatch")}
-                    action={<Button onPress={() => change({ q: "", state: "" })}>{t("services.clear")}</Button>}
-                  >
-                    {t("services.noMatchAbout")}
-                  </Empty>
-                ) : (
-                  <Rows services={found} own={me.account.id} hide={hide} asked={`${search.state} ${search.q}`} />
-                )
-              }
-            </Loaded>
-          </div>
+          <Loaded
+            fills="list"
+            query={query}
+            lines={8}
+            empty={{
+              when: () => own.length === 0,
+              show: (
+                <Empty title={t("services.empty")} action={orderLink}>
+                  {t("services.emptyAbout")}
+                </Empty>
+              ),
+            }}
+          >
+            {() =>
+              found.length === 0 ? (
+                <Empty
+                  title={t("services.noMatch")}
+                  action={<Button onPress={() => change({ q: "", state: "" })}>{t("services.clear")}</Button>}
+                >
+                  {t("services.noMatchAbout")}
+                </Empty>
+              ) : (
+                <Rows services={found} own={me.account.id} hide={hide} asked={`${search.state} ${search.q}`} />
+              )
+            }
+          </Loaded>
         </Panel>
       </div>
     </>

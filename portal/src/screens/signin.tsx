@@ -200,7 +200,6 @@ function Forgotten() {
       label={t("signin.forgotten")}
       title={t("signin.forgotten")}
       sentence={t("signin.forgottenAbout")}
-      explain={(error) => explain(t, error)}
       act={() =>
         name.trim() === ""
           ? Promise.reject(new InvalidField(t("signin.nameMissing")))

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+
 import { traffic as trafficQuery } from "../api/queries";
 import type { AccountTraffic, Flow, PeerTraffic } from "../api/types";
 import { Rate } from "../i18n/format";

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
+
 import { useOrder, webhookOrder } from "../api/orders";
 import { deliveries as deliveriesQuery, webhooks as webhooksQuery } from "../api/queries";
 import type { Delivery, Webhook } from "../api/types";
@@ -9,7 +10,7 @@ import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
 import { TextField } from "../ui/fields";
-import { explain, Loaded } from "../ui/loaded";
+import { Loaded } from "../ui/loaded";
 import { Empty, Notice, Panel, State, type Tone } from "../ui/parts";
 
 const STATES: Record<string, { tone: Tone; word: MessageId }> = {
@@ -36,7 +37,6 @@ export function Webhooks() {
             label={t("webhook.add")}
             title={t("webhook.add")}
             sentence={t("webhook.addAbout")}
-            explain={(error) => explain(t, error)}
             onOpen={() => setUrl("")}
             act={() => create.mutateAsync([url.trim()]).then((made) => setSecret(made.secret))}
           >
@@ -63,24 +63,23 @@ export function Webhooks() {
           </Notice>
         </div>
       ) : null}
-      <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
-        <Loaded
-          query={query}
-          lines={3}
-          empty={{
-            when: (list) => list.length === 0,
-            show: <Empty title={t("webhook.none")}>{t("webhook.noneAbout")}</Empty>,
-          }}
-        >
-          {(list) => (
-            <ul className="lines">
-              {list.map((hook) => (
-                <Hook key={hook.id} hook={hook} />
-              ))}
-            </ul>
-          )}
-        </Loaded>
-      </div>
+      <Loaded
+        fills="list"
+        query={query}
+        lines={3}
+        empty={{
+          when: (list) => list.length === 0,
+          show: <Empty title={t("webhook.none")}>{t("webhook.noneAbout")}</Empty>,
+        }}
+      >
+        {(list) => (
+          <ul className="lines">
+            {list.map((hook) => (
+              <Hook key={hook.id} hook={hook} />
+            ))}
+          </ul>
+        )}
+      </Loaded>
     </Panel>
   );
 }
@@ -133,7 +132,6 @@ function Hook({ hook }: { hook: Webhook }) {
   const me = useMe();
   const remove = useOrder(webhookOrder.remove);
   const replay = useOrder(webhookOrder.replay);
-  const explained = (error: unknown) => explain(t, error);
   return (
     <li className="line-item">
       <div className="stack tight">
@@ -148,7 +146,6 @@ function Hook({ hook }: { hook: Webhook }) {
             label={t("webhook.replay")}
             title={t("webhook.replay")}
             sentence={t("webhook.replayAbout")}
-            explain={explained}
             act={() => replay.mutateAsync([hook.id])}
           />
           <ConfirmedAct
@@ -156,7 +153,6 @@ function Hook({ hook }: { hook: Webhook }) {
             title={t("webhook.deleteTitle")}
             sentence={t("webhook.deleteAbout", { url: hook.url })}
             kind="danger"
-            explain={explained}
             act={() => remove.mutateAsync([hook.id])}
           />
         </div>

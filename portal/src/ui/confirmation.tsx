@@ -5,7 +5,6 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct } from "./dialog";
 import { Select } from "./fields";
 import { TimeLeft } from "./filterform";
-import { explain } from "./loaded";
 import { operationWord } from "./operations";
 import { Notice } from "./parts";
 
@@ -51,14 +50,12 @@ export function AwaitsConfirmation({ change }: { change: Change }) {
               title={t("confirm.keepTitle", { change: name })}
               sentence={t("confirm.keepAbout")}
               kind="primary"
-              explain={(error) => explain(t, error)}
               act={() => confirm.mutateAsync([change.id])}
             />
             <ConfirmedAct
               label={t("confirm.undo")}
               title={t("confirm.undoTitle", { change: name })}
               sentence={t("confirm.undoAbout")}
-              explain={(error) => explain(t, error)}
               act={() => revert.mutateAsync([change.id])}
             />
           </div>

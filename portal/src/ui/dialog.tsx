@@ -4,6 +4,7 @@ import { Dialog as AriaDialog, DialogTrigger, Heading, Modal, ModalOverlay } fro
 import { idempotencyKey } from "../api/client";
 import { useText } from "../i18n/text";
 import { Form } from "./fields";
+import { explain } from "./loaded";
 import { Button, Notice } from "./parts";
 
 type Act = {
@@ -24,8 +25,6 @@ type Act = {
   isDisabled?: boolean;
   /** True while the dialog does not yet say what the act does: it cannot be confirmed. */
   isUnready?: boolean;
-  /** Returns the words for an error. */
-  explain: (error: unknown) => string;
   onOpen?: () => void;
   /** Called with true when the dialog opens, and with false when it closes; see `useAsOpened`. */
   hold?: (open: boolean) => void;
@@ -50,7 +49,6 @@ export function ConfirmedAct({
   act,
   isDisabled = false,
   isUnready = false,
-  explain,
   onOpen,
   hold,
 }: Act) {
@@ -101,7 +99,7 @@ export function ConfirmedAct({
             <Form onSubmit={perform} pending={pending}>
               <p>{sentence}</p>
               {children}
-              {error === undefined ? null : <Notice tone="bad" title={explain(error)} live />}
+              {error === undefined ? null : <Notice tone="bad" title={explain(t, error)} live />}
               <div className="buttons">
                 <Button kind="quiet" onPress={() => change(false)} isDisabled={pending}>
                   {t("act.cancel")}

@@ -7,7 +7,6 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct } from "./dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, type EndDraft, type EndErrors } from "./endfields";
 import { InvalidField } from "./invalid";
-import { explain } from "./loaded";
 
 type Words = { label: string; title: string; sentence: string };
 
@@ -22,7 +21,6 @@ export function Join({ service, kind, words }: { service: Service; kind: "primar
     <ConfirmedAct
       {...words}
       kind={kind}
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setEnd(EMPTY_END);
         setErrors({});

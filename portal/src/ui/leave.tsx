@@ -2,7 +2,6 @@ import { order, useOrder } from "../api/orders";
 import type { End, Service } from "../api/types";
 import { useText } from "../i18n/text";
 import { ConfirmedAct, useAsOpened } from "./dialog";
-import { explain } from "./loaded";
 
 /**
  * Returns true if an account leaves a service by its own end: a LAN, or a path of another account, which alone can
@@ -28,7 +27,6 @@ export function Leave({ end: live, service }: { end: End; service: Service }) {
       title={t("leave.title", { service: service.name })}
       sentence={isPath ? t("leave.pathAbout", { account: service.account.name }) : t("leave.lanAbout", { connection })}
       kind="danger"
-      explain={(error) => explain(t, error)}
       hold={hold}
       act={() => leave.mutateAsync([end.id, end.revision])}
     />

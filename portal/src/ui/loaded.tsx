@@ -74,37 +74,45 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   );
 }
 
-/** Shows what a query read, with its loading, error and stale states. */
+/**
+ * Shows what a query read, with its loading, error, empty and stale states. In a panel without padding the data fills
+ * the width, as a table or a list, and every other state is padded.
+ */
 export function Loaded<T>({
   query,
   children,
   lines = 4,
   empty,
+  fills,
 }: {
   query: UseQueryResult<T>;
   children: (data: T) => ReactNode;
   lines?: number;
   empty?: { when: (data: T) => boolean; show: ReactNode };
+  fills?: "table" | "list";
 }) {
   const t = useText();
   const retry = () => void query.refetch();
+  const padded = (content: ReactNode) => (fills ? <div className="panel-body">{content}</div> : content);
   if (query.data === undefined) {
-    if (query.isError) return <Failure error={query.error} retry={retry} />;
-    return <Skeleton lines={lines} />;
+    return padded(query.isError ? <Failure error={query.error} retry={retry} /> : <Skeleton lines={lines} />);
   }
+  const shown = (data: T) => (fills === "table" ? <div className="table-wrap">{children(data)}</div> : children(data));
   return (
     <>
-      {query.isError ? (
-        <Notice tone="wait" title={<span role="status">{t("load.stale")}</span>}>
-          <div className="row">
-            <span>
-              {explain(t, query.error)} {t("load.readAt")} <Age at={query.dataUpdatedAt} />
-            </span>
-            <Button onPress={retry}>{t("act.retry")}</Button>
-          </div>
-        </Notice>
-      ) : null}
-      {empty?.when(query.data) ? empty.show : children(query.data)}
+      {query.isError
+        ? padded(
+            <Notice tone="wait" title={<span role="status">{t("load.stale")}</span>}>
+              <div className="row">
+                <span>
+                  {explain(t, query.error)} {t("load.readAt")} <Age at={query.dataUpdatedAt} />
+                </span>
+                <Button onPress={retry}>{t("act.retry")}</Button>
+              </div>
+            </Notice>,
+          )
+        : null}
+      {empty?.when(query.data) ? padded(empty.show) : shown(query.data)}
     </>
   );
 }

@@ -14,7 +14,6 @@ import {
   type FilterErrors,
 } from "../ui/filterform";
 import { InvalidField } from "../ui/invalid";
-import { explain } from "../ui/loaded";
 
 /** Makes a filter. The key identifies the order when it is sent again. */
 export type Make = (body: NewFilter, key: string) => Promise<unknown>;
@@ -31,7 +30,6 @@ export function ManualFilter({ destination, make, label }: { destination: string
       label={label}
       title={t("filterForm.title")}
       sentence={t("filterForm.sentence")}
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setDraft({ ...EMPTY_FILTER, destination });
         setErrors({});

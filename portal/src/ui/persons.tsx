@@ -8,7 +8,6 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct, useAsOpened } from "./dialog";
 import { Choices, Select, TextField } from "./fields";
 import { InvalidField } from "./invalid";
-import { explain } from "./loaded";
 import { Notice } from "./parts";
 import { roleWord } from "./words";
 
@@ -44,7 +43,6 @@ export function AddPerson({ account, kind = "member" }: { account?: { id: string
       label={t("people.add")}
       title={title}
       sentence={t("people.addAbout")}
-      explain={(error) => explain(t, error)}
       onOpen={() => {
         setName("");
         setEmail("");
@@ -102,7 +100,6 @@ export function PersonActs({ user: live }: { user: User }) {
   const link = useOrder(peopleOrder.link);
   const change = useOrder(peopleOrder.change);
   const remove = useOrder(peopleOrder.remove);
-  const explained = (error: unknown) => explain(t, error);
   const isOther = live.id !== me.user;
   const updates = live.can.includes("update_user");
   const word = t(user.deactivated ? "people.activate" : "people.deactivate");
@@ -115,7 +112,6 @@ export function PersonActs({ user: live }: { user: User }) {
             label={t("people.send")}
             title={t("people.sendTo", { name: user.name })}
             sentence={user.email ? t("people.sendAbout", { mail: user.email }) : t("people.noMail")}
-            explain={explained}
             hold={hold}
             onOpen={() => setSent(false)}
             act={() => link.mutateAsync([user.id, kind]).then(() => setSent(true))}
@@ -133,7 +129,6 @@ export function PersonActs({ user: live }: { user: User }) {
             label={word}
             title={t(user.deactivated ? "people.activateTitle" : "people.deactivateTitle", { name: user.name })}
             sentence={t(user.deactivated ? "people.activateAbout" : "people.deactivateAbout", { name: user.name })}
-            explain={explained}
             hold={hold}
             act={() => change.mutateAsync([user.id, user.revision, { deactivated: !user.deactivated }])}
           />
@@ -144,7 +139,6 @@ export function PersonActs({ user: live }: { user: User }) {
             title={t("people.removeTitle", { name: user.name })}
             sentence={t("people.removeAbout", { name: user.name })}
             kind="danger"
-            explain={explained}
             hold={hold}
             act={() => remove.mutateAsync([user.id, user.revision])}
           />

@@ -37,7 +37,8 @@ const readTexts = () => {
  */
 const IDENTIFIER = /(?<![\w-])(?:cn|sv|sw|nc|mc|ip|ac|us|fi|ch|tr|st|ct|no|xc|sk|wh)-\d+\b/;
 
-const PUBLIC = ["/status", "/looking-glass", "/letter", "/link#x"];
+/** The pages without a sign-in. */
+export const PUBLIC = ["/status", "/looking-glass", "/letter", "/link#x"];
 
 export const journeys = [
   {
@@ -115,14 +116,14 @@ export const journeys = [
       await dialogOf(page)
         .getByRole("button", { name: t("people.deactivate") })
         .click();
-      await row.getByText(t("people.deactivated")).waitFor();
+      await row.getByText(t("people.deactivated"), { exact: true }).waitFor();
       await tia.page.reload();
       await tia.page.locator("#signin-name").waitFor();
       await row.getByRole("button", { name: t("people.activate") }).click();
       await dialogOf(page)
         .getByRole("button", { name: t("people.activate") })
         .click();
-      await row.getByText(t("people.deactivated")).waitFor({ state: "hidden" });
+      await row.getByText(t("people.deactivated"), { exact: true }).waitFor({ state: "hidden" });
       await signIn(tia.page, url, "tia", "/services");
     },
   },
@@ -312,34 +313,6 @@ export const journeys = [
         }
       }
       assert(found.length === 0, found.join("\n"));
-    },
-  },
-  {
-    name: "at 50 kB/s the first load shows something within 3 s",
-    once: true,
-    run: async ({ browser, url, opened }) => {
-      const slow = await open(browser);
-      opened.push(slow);
-      const session = await slow.context.newCDPSession(slow.page);
-      await session.send("Network.enable");
-      await session.send("Network.emulateNetworkConditions", {
-        offline: false,
-        latency: 100,
-        downloadThroughput: 50_000,
-        uploadThroughput: 50_000,
-      });
-      await slow.page.goto(url, { waitUntil: "commit" });
-      const paint = await slow.page.evaluate(
-        () =>
-          new Promise((resolve) =>
-            new PerformanceObserver((list) =>
-              resolve(list.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0),
-            ).observe({ type: "paint", buffered: true }),
-          ),
-      );
-      console.log(`      first contentful paint at ${paint.toFixed(0)} ms`);
-      assert(paint > 0 && paint <= 3_000, `something is shown after ${paint} ms`);
-      await slow.page.locator("#signin-name").waitFor({ timeout: 60_000 });
     },
   },
 ];

@@ -1,8 +1,9 @@
 // Journeys through the page in Chromium, against the API over an engine between simulated switches:
-//   node tests/journeys/run.mjs [--only TEXT] [--quick] [--all] [--small] [--measure] [--pictures FOLDER]
+//   node tests/journeys/run.mjs [--only TEXT] [--quick] [--all] [--languages ja,ko] [--small] [--measure]
+//     [--pictures FOLDER]
 // Each journey runs in English at 1,440 px, and in Japanese or Korean (in turn) at 390 px. `--quick` leaves out the
-// second run, `--small` the first one; `--all` runs every combination of language and width. `--measure` adds the times
-// of paints and interactions (A37).
+// second run, `--small` the first one; `--all` runs every combination of language and width, `--all --languages ja,ko`
+// those of some languages. `--measure` adds the times of paints and interactions (A37).
 import { mkdirSync } from "node:fs";
 import { journeys as account } from "./account.mjs";
 import { journeys as desk } from "./desk.mjs";
@@ -10,6 +11,7 @@ import { journeys as observed } from "./observed.mjs";
 import { journeys as oidc } from "./oidc.mjs";
 import { journeys as operators } from "./operators.mjs";
 import { journeys as paths } from "./paths.mjs";
+import { journeys as records } from "./records.mjs";
 import { journeys as screens } from "./screens.mjs";
 import { assert, open, signIn, startBrowser, startServer, texts } from "./support.mjs";
 
@@ -18,6 +20,7 @@ const option = (name) => {
   return at > 0 ? process.argv[at + 1] : undefined;
 };
 const only = option("--only") ?? "";
+const languages = option("--languages")?.split(",");
 const pictures = option("--pictures");
 const program = process.env.PORTAL_SERVER ?? new URL("../../../target/debug/examples/portal", import.meta.url).pathname;
 const dist = new URL("../../dist", import.meta.url).pathname;
@@ -31,8 +34,12 @@ function variants(journey, index) {
   const first = { width: journey.width ?? 1440, locale: "en" };
   if (process.argv.includes("--quick") || journey.only === "en") return [first];
   const every = [1440, 390].flatMap((width) => ["en", "ja", "ko"].map((locale) => ({ width, locale })));
+  const chosen = languages ? every.filter(({ locale }) => languages.includes(locale)) : every;
   // A journey by keyboard runs where a keyboard is.
-  if (process.argv.includes("--all")) return journey.keyboard ? every.filter(({ width }) => width === 1440) : every;
+  if (journey.keyboard && process.argv.includes("--all")) return chosen.filter(({ width }) => width === 1440);
+  if (process.argv.includes("--all")) {
+    return process.argv.includes("--small") ? chosen.filter(({ width }) => width === 390) : chosen;
+  }
   const second = { width: journey.keyboard ? 1440 : 390, locale: index % 2 === 0 ? "ja" : "ko" };
   return process.argv.includes("--small") ? [second] : [first, second];
 }
@@ -40,7 +47,7 @@ function variants(journey, index) {
 const browser = await startBrowser();
 let failed = 0;
 let done = 0;
-const all = [...paths, ...account, ...desk, ...oidc, ...observed, ...operators, ...screens];
+const all = [...paths, ...account, ...desk, ...oidc, ...observed, ...operators, ...records, ...screens];
 for (const [index, journey] of all.entries()) {
   if (!journey.name.includes(only)) continue;
   for (const { width, locale } of variants(journey, index)) {

@@ -1,4 +1,6 @@
 // Every screen in light and dark, in each of its states: axe-core, width, size of targets.
+import { readFileSync } from "node:fs";
+import { PUBLIC } from "./desk.mjs";
 import { assert, assertFits, open, signIn, texts, violations } from "./support.mjs";
 
 /** The screens by user. `busy` is false for a screen that shows its form without any data. */
@@ -22,7 +24,19 @@ const SCREENS = {
     "/notices",
   ],
   bob: ["/lan"],
-  ops: ["/noc", "/fabric", "/changes", "/changes/ch-1", "/approvals", "/members", "/audit"],
+  ops: [
+    "/noc",
+    "/fabric",
+    "/drift",
+    "/changes",
+    "/changes/ch-1",
+    "/approvals",
+    "/members",
+    "/policies",
+    "/manrs",
+    "/audit",
+  ],
+  reg: ["/audit", "/policies", "/notices"],
   ann2: ["/services?q=nothing-matches", "/services/sv-999", "/nowhere", "/changes/ch-999"],
 };
 const WITHOUT_DATA = ["/order"];
@@ -112,6 +126,7 @@ function matrix([width, scheme, locale]) {
       const found = [];
       const t = texts(locale);
       await post("quarantine/dirty");
+      await post("switch/drifted");
       await post("change/stuck");
       for (const [key, paths] of Object.entries(SCREENS)) {
         const user = key.replace(/\d$/, "");
@@ -167,7 +182,30 @@ function matrix([width, scheme, locale]) {
   };
 }
 
+/** Returns the paths of the page's routes, with the names of their parameters. */
+function routes() {
+  const source = readFileSync(new URL("../../src/app/router.tsx", import.meta.url), "utf8");
+  const found = [...source.matchAll(/(?:screen\(|path: )"([^"]+)"/g)].map((match) => match[1]);
+  // Those of pages without a sign-in are looked at in desk.mjs, from a list of their own.
+  return found.concat(PUBLIC.map((path) => path.split("#")[0]));
+}
+
 export const journeys = [
+  {
+    name: "every route of the page is a screen that axe-core looks at",
+    once: true,
+    run: async () => {
+      const seen = [...Object.values(SCREENS).flat(), ...PUBLIC].map((path) => path.split(/[?#]/)[0]);
+      const isSeen = (route) => {
+        const pattern = new RegExp(`^${route.replaceAll(/\$\w+/g, "[^/]+")}$`);
+        return seen.some((path) => pattern.test(path));
+      };
+      const all = routes();
+      assert(all.length >= 25, `only ${all.length} routes are found in the router`);
+      const unseen = all.filter((route) => !isSeen(route));
+      assert(unseen.length === 0, `no state of these screens is looked at: ${unseen.join(", ")}`);
+    },
+  },
   ...[
     [1440, "light", "en"],
     [390, "dark", "ko"],

@@ -103,7 +103,7 @@ export async function signIn(page, url, user, path = "/") {
   await page.locator("#signin-name").fill(user);
   await page.locator("#signin-password").fill(PASSWORD);
   await page.keyboard.press("Enter");
-  if (["ops", "noc", "pro"].includes(user)) {
+  if (["ops", "noc", "pro", "reg"].includes(user)) {
     await page.locator("#signin-code").waitFor();
     const key = `${new URL(url).origin} ${user}`;
     while (totp() === lastCodes.get(key)) await new Promise((resolve) => setTimeout(resolve, 500));

@@ -198,15 +198,12 @@ it("a refusal stands at the field that the engine names", () => {
 
 it("an act is confirmed, and its failure is shown in words before it is tried again", async () => {
   const failure = vi.fn().mockRejectedValueOnce(new Error("x")).mockResolvedValueOnce(undefined);
-  render(
-    <ConfirmedAct label="Delete" title="Delete it?" sentence="It is gone." explain={() => "in words"} act={failure} />,
-    { wrapper },
-  );
+  render(<ConfirmedAct label="Delete" title="Delete it?" sentence="It is gone." act={failure} />, { wrapper });
   fireEvent.click(screen.getByText("Delete"));
   expect(screen.getByRole("dialog").textContent).toContain("It is gone.");
   const confirm = () => fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body);
   confirm();
-  expect((await screen.findByRole("alert")).textContent).toContain("in words");
+  expect((await screen.findByRole("alert")).textContent).toContain(en["problem.network"]);
   confirm();
   await vi.waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
   expect(failure).toHaveBeenCalledTimes(2);
@@ -221,7 +218,7 @@ it("an order that is sent again from the same dialog has the same key, and anoth
   };
   const submit = () =>
     act(async () => void fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body));
-  render(<ConfirmedAct label="Make" title="Make it?" sentence="It is made." explain={() => "in words"} act={make} />, {
+  render(<ConfirmedAct label="Make" title="Make it?" sentence="It is made." act={make} />, {
     wrapper,
   });
   fireEvent.click(screen.getByText("Make"));
