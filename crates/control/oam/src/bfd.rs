@@ -374,11 +374,12 @@ impl Session {
         self.next_send = now;
     }
 
-    /// Ends the session if its detection time has passed at `now`. Returns a packet if one is due. The caller
-    /// repeats the call until it returns `None`.
-    pub fn poll(&mut self, now: Time) -> Option<Packet> {
+    /// Ends the session if its detection time has passed at `received_until`: all packets that arrived before this time, which is `now`
+    /// or earlier, were given to [`Session::receive`]. Returns a packet if one is due. The caller repeats the call until it returns
+    /// `None`.
+    pub fn poll(&mut self, now: Time, received_until: Time) -> Option<Packet> {
         if let Some(last) = self.last_received
-            && now >= last + self.detection_time()
+            && received_until >= last + self.detection_time()
         {
             self.last_received = None;
             self.remote_discriminator = 0;

@@ -270,9 +270,10 @@ impl Mep {
         });
     }
 
-    /// Returns the message that is due at `now`, if any.
-    pub fn poll(&mut self, now: Time) -> Option<[u8; MESSAGE_SIZE]> {
-        let is_up = self.is_up(now);
+    /// Returns the message that is due at `now`, if any. The state of the end is that at `received_until`: all messages that arrived
+    /// before this time, which is `now` or earlier, were given to [`Mep::receive`].
+    pub fn poll(&mut self, now: Time, received_until: Time) -> Option<[u8; MESSAGE_SIZE]> {
+        let is_up = self.is_up(received_until);
         if core::mem::replace(&mut self.was_up, is_up) != is_up {
             self.counters.flaps += 1;
         }
@@ -284,7 +285,7 @@ impl Mep {
         self.counters.sent += 1;
         let message = Message {
             level: self.settings.level,
-            has_rdi: !self.has_continuity(now),
+            has_rdi: !self.has_continuity(received_until),
             interval: self.settings.interval as u8,
             sequence: self.sequence,
             mep: self.settings.mep,
@@ -332,7 +333,7 @@ mod tests {
     fn run(ends: &mut [Mep; 2], from: u64, to: u64, heard: [bool; 2]) {
         for at in from..to {
             for end in 0..2 {
-                if let Some(message) = ends[end].poll(ms(at))
+                if let Some(message) = ends[end].poll(ms(at), ms(at))
                     && heard[end]
                 {
                     ends[1 - end].receive(&message, ms(at));
@@ -382,12 +383,12 @@ mod tests {
         ];
         for other in wrong {
             let mut end = Mep::new(settings(1), ms(0));
-            let mut good = Mep::new(settings(2), ms(0)).poll(ms(0)).unwrap();
+            let mut good = Mep::new(settings(2), ms(0)).poll(ms(0), ms(0)).unwrap();
             // An end that has received nothing sets RDI, so the test clears it.
             good[2] &= !RDI;
             end.receive(&good, ms(0));
             assert!(end.is_up(ms(1)));
-            let bad = Mep::new(other, ms(0)).poll(ms(0)).unwrap();
+            let bad = Mep::new(other, ms(0)).poll(ms(0), ms(0)).unwrap();
             end.receive(&bad, ms(1));
             assert!(!end.is_up(ms(2)));
             assert_eq!(end.counters().defects, 1);
@@ -400,7 +401,7 @@ mod tests {
             },
             ms(0),
         )
-        .poll(ms(0))
+        .poll(ms(0), ms(0))
         .unwrap();
         end.receive(&level, ms(0));
         end.receive(&[0; 20], ms(0));
@@ -410,9 +411,9 @@ mod tests {
     #[test]
     fn a_defect_lasts_for_three_and_a_half_intervals_of_the_message_that_shows_it() {
         let mut end = Mep::new(settings(1), ms(0));
-        let mut good = Mep::new(settings(2), ms(0)).poll(ms(0)).unwrap();
+        let mut good = Mep::new(settings(2), ms(0)).poll(ms(0), ms(0)).unwrap();
         good[2] &= !RDI;
-        let mut bad = Mep::new(settings(3), ms(0)).poll(ms(0)).unwrap();
+        let mut bad = Mep::new(settings(3), ms(0)).poll(ms(0), ms(0)).unwrap();
         bad[10] = 0xff;
         bad[2] = Interval::S10 as u8;
         end.receive(&bad, ms(0));
@@ -433,7 +434,7 @@ mod tests {
     #[test]
     fn a_message_is_laid_out_as_open_vswitch_sends_it() {
         let mut end = Mep::new(settings(0x123), ms(0));
-        let message = end.poll(ms(0)).unwrap();
+        let message = end.poll(ms(0), ms(0)).unwrap();
         assert_eq!(message[..4], [0x60, 1, 0x83, 70]);
         assert_eq!(message[4..10], [0, 0, 0, 1, 0x01, 0x23]);
         assert_eq!(message[10..20], *b"\x04\x03ovs\x02\x03ovs");

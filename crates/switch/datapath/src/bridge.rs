@@ -180,6 +180,13 @@ impl<B: Backend> Bridge<B> {
         Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
     }
 
+    /// Returns the time until which the workers have received all packets: earlier ones are forwarded, or events. A worker that does
+    /// not get its core, or has more packets than it can forward, is behind. Read it before the events.
+    pub fn received_until(&self) -> Time {
+        let until = |worker: &WorkerHandle<B::Packet>| worker.counters.received_until.read() as u64;
+        Time::from_nanos(self.workers.iter().map(until).min().unwrap_or(u64::MAX))
+    }
+
     /// Returns the number of workers.
     pub fn workers_len(&self) -> u16 {
         u16::try_from(self.workers.len()).unwrap_or(u16::MAX)

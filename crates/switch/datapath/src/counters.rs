@@ -96,6 +96,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) sleeps: Counter,
     pub(crate) slept_nanos: Counter,
     pub(crate) rx_queues: Gauge,
+    /// The time in nanoseconds at which the last round began that left no packet in a receive queue.
+    pub(crate) received_until: Gauge,
 }
 
 /// The counters of one worker, and its core.

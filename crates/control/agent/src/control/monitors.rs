@@ -62,6 +62,8 @@ pub(super) struct Oam {
     pub(super) seed: u64,
     /// True if frames were received since the sessions were evaluated.
     pub(super) has_received: bool,
+    /// True if a detection time has passed that is not over, because workers are behind.
+    pub(super) waits_for_workers: bool,
     pub(super) monitors: BTreeMap<PortNo, Monitor>,
 }
 
@@ -71,6 +73,7 @@ impl Oam {
         Oam {
             seed,
             has_received: false,
+            waits_for_workers: false,
             monitors: BTreeMap::new(),
         }
     }

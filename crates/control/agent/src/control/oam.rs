@@ -2,7 +2,8 @@
 //!
 //! Workers queue received frames with the time of their arrival. The control thread handles these frames
 //! before it evaluates timers. So a late control thread does not declare a peer silent while packets of this
-//! peer wait in the queue.
+//! peer wait in the queue. Nor does it while they wait in a device because a worker is late: a detection time is over when the
+//! workers have received all packets of that time, or after [`WORKERS_WAIT_MAX`] more.
 
 use millrace_datapath::io::{Backend, DeviceInfo};
 use millrace_l2ctl::{BRIDGE_GROUP, SLOW_PROTOCOLS};
@@ -19,6 +20,9 @@ use super::oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 
 /// The first of the UDP source ports of BFD (RFC 5881, section 4).
 const SOURCE_PORT: u16 = 49_152;
+/// The longest time for which a detection time is extended because workers are behind. A worker that is behind for longer forwards
+/// nothing in time either.
+const WORKERS_WAIT_MAX: Duration = Duration::from_millis(500);
 /// The EtherType of LLDP.
 const LLDP: [u8; 2] = [0x88, 0xcc];
 
@@ -140,9 +144,10 @@ impl<B: Backend> BridgeControl<B> {
     }
 
     /// Sends the frames that are due, and updates the live bits of the ports from the states of their
-    /// sessions.
-    pub(super) fn run_oam(&mut self) {
+    /// sessions. The frames that workers received before `received_until` were handled.
+    pub(super) fn run_oam(&mut self, received_until: Time) {
         let now = self.datapath.now();
+        let received_until = received_until.max(now - WORKERS_WAIT_MAX).min(now);
         let has_received = core::mem::take(&mut self.oam.has_received);
         if !has_received && self.oam.deadline().is_none_or(|deadline| now < deadline) {
             return;
@@ -158,7 +163,7 @@ impl<B: Backend> BridgeControl<B> {
                 let addresses = addresses(wanted, mac);
                 // At most two packets are due: a periodic one, and the answer to a poll.
                 for _ in 0..2 {
-                    let packet = session.poll(now);
+                    let packet = session.poll(now, received_until);
                     let port = SOURCE_PORT | (number.raw() & 0x3fff) as u16;
                     frames.extend(
                         packet
@@ -168,12 +173,12 @@ impl<B: Backend> BridgeControl<B> {
                 }
             }
             if let Some(mep) = &mut monitor.ccm
-                && let Some(message) = mep.poll(now)
+                && let Some(message) = mep.poll(now, received_until)
             {
                 frames.push((*number, mep.frame(&message, mac)));
             }
             let was_live = monitor.is_live();
-            let works = monitor.works(now);
+            let works = monitor.works(received_until);
             monitor.restore.update(works, now);
             has_changed |= was_live != monitor.is_live();
             has_changed |= monitor.damping.expire(now);
@@ -181,6 +186,8 @@ impl<B: Backend> BridgeControl<B> {
         for (port, frame) in frames {
             self.send_frame(port, &frame);
         }
+        // A deadline that has passed waits for the workers.
+        self.oam.waits_for_workers = self.oam.deadline().is_some_and(|deadline| deadline <= now);
         if has_changed {
             self.poll_links();
         }

@@ -38,6 +38,9 @@ const OAM_BATCH: usize = 1024;
 /// The longest sleep, which bounds the delay of time-outs, and of changes of links that no device reports.
 const TICK: Duration = Duration::from_millis(50);
 
+/// The interval at which the thread looks for workers that are behind.
+const WORKERS_INTERVAL: Duration = Duration::from_millis(1);
+
 /// The reason why a bridge does not start.
 #[derive(Debug, Error)]
 pub enum StartBridgeError {
@@ -158,11 +161,13 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
     let mut next_tick = bridge.datapath.now();
     while !stop.load(Ordering::Acquire) {
         let mut busy = run_tasks(bridge, tasks);
+        // Read before the events, which have all frames until then.
+        let received_until = bridge.datapath.received_until();
         busy |= handle_events(bridge);
         if bridge.datapath.has_changed_ports() {
             bridge.poll_links();
         }
-        bridge.run_oam();
+        bridge.run_oam(received_until);
         bridge.run_lacp();
         bridge.run_rstp();
         bridge.run_lldp();
@@ -183,7 +188,12 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
                 .into_iter()
                 .flatten();
             let wake = deadlines.fold(next_tick, Time::min);
-            std::thread::park_timeout(wake.since(bridge.datapath.now()));
+            let mut sleep = wake.since(bridge.datapath.now());
+            if bridge.oam.waits_for_workers {
+                // Workers that wait for a core get it.
+                sleep = sleep.max(WORKERS_INTERVAL);
+            }
+            std::thread::park_timeout(sleep);
         }
     }
     bridge.shut_down_all_lldp();

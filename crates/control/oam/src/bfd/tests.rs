@@ -22,7 +22,7 @@ fn run(ends: &mut [Session; 2], times: core::ops::Range<u64>, heard: [bool; 2]) 
     let mut sent = [0; 2];
     for at in times {
         for end in 0..2 {
-            while let Some(packet) = ends[end].poll(ms(at)) {
+            while let Some(packet) = ends[end].poll(ms(at), ms(at)) {
                 sent[end] += 1;
                 if heard[end] {
                     ends[1 - end].receive(&packet.emit(), ms(at));
@@ -31,6 +31,22 @@ fn run(ends: &mut [Session; 2], times: core::ops::Range<u64>, heard: [bool; 2]) 
         }
     }
     sent
+}
+
+#[test]
+fn packets_that_wait_in_a_device_keep_the_session_up_and_silence_ends_it() {
+    let mut ends = pair();
+    run(&mut ends, 0..1500, [true, true]);
+    let [mut waits, mut silent] = [ends[0].clone(), ends[0].clone()];
+    // The detection time is 150 ms; nobody has received packets since 1,500 ms.
+    while waits.poll(ms(1800), ms(1500)).is_some() {}
+    assert_eq!(waits.state(), State::Up);
+    let packet = ends[1].poll(ms(1790), ms(1500)).unwrap();
+    waits.receive(&packet.emit(), ms(1790));
+    while waits.poll(ms(1800), ms(1800)).is_some() {}
+    assert_eq!(waits.state(), State::Up);
+    while silent.poll(ms(1800), ms(1800)).is_some() {}
+    assert_eq!(silent.state(), State::Down);
 }
 
 #[test]
@@ -81,7 +97,7 @@ fn a_poll_is_answered_at_once_with_the_final_bit() {
     let poll = ends[0].packet(true, false);
     ends[1].receive(&poll.emit(), ms(2000));
     assert_eq!(ends[1].deadline(), Some(Time::ZERO));
-    let answer = ends[1].poll(ms(2000)).unwrap();
+    let answer = ends[1].poll(ms(2000), ms(2000)).unwrap();
     assert!(answer.is_final && !answer.is_poll);
 }
 
@@ -186,10 +202,12 @@ fn a_peer_in_demand_mode_gets_packets_of_poll_sequences_only() {
         multiplier: 5,
         ..FAST
     });
-    let polled = ends[0].poll(ms(2100)).expect("a packet of the poll sequence");
+    let polled = ends[0]
+        .poll(ms(2100), ms(2100))
+        .expect("a packet of the poll sequence");
     assert!(polled.is_poll && polled.multiplier == 5);
     ends[0].receive(&last, ms(2101));
-    assert_eq!(ends[0].poll(ms(2140)), None);
+    assert_eq!(ends[0].poll(ms(2140), ms(2140)), None);
 }
 
 #[test]
@@ -202,13 +220,13 @@ fn a_peer_that_wants_no_periodic_packets_gets_none() {
     };
     for second in 2..5 {
         ends[1].receive(&quiet.emit(), ms(second * 1000));
-        assert_eq!(ends[1].poll(ms(second * 1000)), None);
+        assert_eq!(ends[1].poll(ms(second * 1000), ms(second * 1000)), None);
     }
 }
 
 #[test]
 fn packets_that_the_rfc_discards_change_nothing() {
-    let good = Session::new(FAST, 9, ms(0)).poll(ms(0)).unwrap().emit();
+    let good = Session::new(FAST, 9, ms(0)).poll(ms(0), ms(0)).unwrap().emit();
     let mut session = Session::new(FAST, 1, ms(0));
     let changes: [(usize, u8); 7] = [
         (0, 0x40), // version 2
@@ -267,7 +285,7 @@ fn a_frame_has_ttl_255_and_the_ports_of_rfc_5881() {
         local: [169, 254, 1, 0].into(),
         remote: [169, 254, 1, 1].into(),
     };
-    let packet = Session::new(FAST, 9, ms(0)).poll(ms(0)).unwrap();
+    let packet = Session::new(FAST, 9, ms(0)).poll(ms(0), ms(0)).unwrap();
     let frame = addresses.frame(&packet, 49_152).unwrap();
     assert_eq!(frame.len(), 14 + 20 + 8 + 24);
     assert_eq!((frame[22], frame[23]), (255, 17));

@@ -112,6 +112,8 @@ struct Round {
     may_be_overtaken: bool,
     /// The time at which the next scheduled packet may leave, if any is queued.
     eligible_at: Option<Time>,
+    /// True if a receive queue may hold packets that arrived before the round.
+    has_backlog: bool,
 }
 
 impl Round {
@@ -211,6 +213,7 @@ impl<P: Packet + 'static> Worker<P> {
             let (processed, mut next_first) = (round.processed, 0);
             for (index, port) in rx.iter_mut().enumerate() {
                 if port.is_held_back(&mut pipeline.tx) {
+                    round.has_backlog = true;
                     if next_first == 0 && round.processed != processed {
                         next_first = index;
                     }
@@ -218,8 +221,11 @@ impl<P: Packet + 'static> Worker<P> {
                 }
                 port.take_parked(burst);
                 round.found += burst.len();
+                // A port with parked packets does not receive in this round.
+                round.has_backlog |= !burst.is_empty();
                 if burst.is_empty() {
                     round.found += port.receive(burst, pipeline, now);
+                    round.has_backlog |= burst.is_full();
                     if burst.is_empty() {
                         continue;
                     }
@@ -243,6 +249,9 @@ impl<P: Packet + 'static> Worker<P> {
                 rx.rotate_left(next_first);
             }
             round.add(&pipeline.tx.flush(now));
+        }
+        if !round.has_backlog {
+            self.counters.received_until.set(now.nanos() as usize);
         }
         self.settle(&round);
         round

@@ -86,6 +86,22 @@ fn frame(source: u8, number: u32) -> Vec<u8> {
 }
 
 #[test]
+fn a_worker_has_received_until_the_last_round_that_left_no_packet_in_a_queue() {
+    let mut bed = TestBed::new();
+    let at = Time::from_millis;
+    bed.stepper.forward_round(at(1));
+    assert_eq!(bed.bridge.received_until(), at(1));
+    // More than one burst.
+    for _ in 0..100 {
+        assert!(bed.peer(1).send(&[7; 60]));
+    }
+    bed.stepper.forward_round(at(2));
+    assert_eq!(bed.bridge.received_until(), at(1));
+    bed.stepper.forward_round(at(3));
+    assert_eq!(bed.bridge.received_until(), at(3));
+}
+
+#[test]
 fn with_backpressure_no_packet_is_lost_and_no_port_is_left_out_if_several_send_to_a_full_one() {
     let mut testbed = TestBed::new();
     testbed.set_backpressure(1);
