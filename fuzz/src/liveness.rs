@@ -31,12 +31,12 @@ pub(crate) fn oam(bytes: &[u8]) {
         mep.receive(&chunk[1..], now);
         // A packet, and the answer to a poll.
         for _ in 0..3 {
-            if let Some(packet) = session.poll(now) {
+            if let Some(packet) = session.poll(now, now) {
                 assert_eq!(bfd::Packet::parse(&packet.emit()), Some(packet));
             }
-            mep.poll(now);
+            mep.poll(now, now);
         }
-        assert!(session.poll(now).is_none());
+        assert!(session.poll(now, now).is_none());
         assert!(session.deadline().is_none_or(|deadline| deadline > now));
         assert!(mep.deadline() > now);
     }

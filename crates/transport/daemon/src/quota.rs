@@ -28,7 +28,7 @@ use millrace_courier::files::{FilesError, OpenError, Requests, Sink, SinkEvent, 
 use millrace_courier::identity::PublicKey;
 use millrace_courier::local::{LocalStore, PlaceOptions};
 use millrace_fileset::entry::EntryKind;
-use millrace_fileset::fs::{FileSystem, Root};
+use millrace_fileset::fs::{FileIdentity, FileSystem, Root};
 use millrace_fileset::sink::{journal_path, temporary_path};
 use millrace_fileset::{Manifest, ManifestLimits, ManifestReader, RelativePath};
 use millrace_transport::extent::Layout;
@@ -223,11 +223,15 @@ impl Ledger {
     /// Returns the usage of the entry at a path, if there is one. `root` is the directory. A symlink in the middle of the path is
     /// not followed: an entry outside of the directory is no part of its usage, and must not be subtracted from it.
     fn usage(&self, root: &Root, path: &RelativePath, counted: &mut Inodes) -> Option<Usage> {
-        let inode = root.metadata(path).ok()?.inode;
+        let identity = root.metadata(path).ok()?.identity;
         let path = self.directory.join(OsStr::from_bytes(path.as_bytes()));
         let metadata = fs::symlink_metadata(path).ok()?;
         // `metadata` follows symlinks, and the call before does not: the path must lead to one inode in both.
-        (inode == (metadata.dev(), metadata.ino())).then(|| Usage::of(&metadata, counted))
+        let followed = FileIdentity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        };
+        (identity == followed).then(|| Usage::of(&metadata, counted))
     }
 
     /// Reserves room for a set below a path.
