@@ -456,3 +456,33 @@ fn a_transaction_with_hits_of_a_thousand_rules_loses_none() {
         assert_eq!((found.len(), found.last()), (1101, Some(&9999)), "{mode:?}");
     }
 }
+
+#[test]
+fn a_rule_that_tests_and_sets_a_bit_is_before_those_that_test_it_in_any_order_of_the_file() {
+    let both = |sid: u32, bit: &str| {
+        format!(
+            "alert udp any any -> any any (flowbits:isnotset,{bit}; flowbits:set,{bit}; content:\"word\"; flowbits:noalert; sid:{sid};)\n"
+        )
+    };
+    let reader = |sid: u32, bits: &str| {
+        format!("alert udp any any -> any any (flowbits:isset,{bits}; content:\"word\"; sid:{sid};)\n")
+    };
+    let parts = [
+        reader(1, "one"),
+        reader(2, "one|two"),
+        both(3, "one"),
+        // Two rules that test and set the same bit.
+        reader(4, "three"),
+        both(5, "three"),
+        both(6, "three"),
+    ];
+    let forward = parts.concat();
+    let backward: String = parts.iter().rev().map(String::as_str).collect();
+    for text in [forward, backward] {
+        let rules = rules(&text, &CompileSettings::default());
+        for mode in [Mode::Ids, Mode::Ips] {
+            let found = alerts(&rules, &[udp(99, false, b"a word")], mode);
+            assert_eq!(found, [1, 2, 4], "{mode:?} {text}");
+        }
+    }
+}

@@ -48,15 +48,16 @@ fn writes(rule: &Rule) -> Vec<Key> {
 /// Sorts the rules.
 pub(super) fn sort(rules: &mut [Rule]) {
     let mut level_of: HashMap<u32, usize> = HashMap::new();
-    let mut written: HashMap<Key, usize> = HashMap::new();
+    // The levels of the rules that write a key.
+    let mut written: HashMap<Key, Vec<(u32, usize)>> = HashMap::new();
     for _ in 0..ROUNDS {
         let mut has_changed = false;
         for rule in rules.iter() {
-            let before = reads(rule)
-                .iter()
-                .filter_map(|key| written.get(key))
-                .max()
-                .copied();
+            // A rule that also sets the bit that it tests is before the others that test it.
+            let keys = reads(rule);
+            let writers = keys.iter().filter_map(|key| written.get(key)).flatten();
+            let others = writers.filter(|(writer, _)| *writer != rule.source_index);
+            let before = others.map(|(_, level)| *level).max();
             // Rules without bits come last, because rules that set bits come first.
             let level = match (before, writes(rule).is_empty()) {
                 (Some(before), _) => before + 1,
@@ -66,20 +67,31 @@ pub(super) fn sort(rules: &mut [Rule]) {
             let level = level.min(ROUNDS + 1);
             has_changed |= level_of.insert(rule.source_index, level) != Some(level);
             for key in writes(rule) {
-                let highest = written.entry(key).or_insert(level);
-                *highest = (*highest).max(level.min(ROUNDS));
+                let level = level.min(ROUNDS);
+                let writers = written.entry(key).or_default();
+                match writers
+                    .iter_mut()
+                    .find(|(writer, _)| *writer == rule.source_index)
+                {
+                    Some((_, highest)) => *highest = (*highest).max(level),
+                    None => writers.push((rule.source_index, level)),
+                }
             }
         }
         if !has_changed {
             break;
         }
     }
-    rules.sort_by_key(|rule| {
-        (
-            rank(rule.action),
-            level_of.get(&rule.source_index).copied().unwrap_or(0),
-            rule.priority,
-            rule.source_index,
-        )
+    rules.sort_by_cached_key(|rule| {
+        let level = level_of.get(&rule.source_index).copied().unwrap_or(0);
+        // Of rules in a circle, those that only test a bit are last.
+        let kind = match (rule.state.is_empty(), rule.effects.is_empty()) {
+            _ if level < ROUNDS => 0,
+            (true, false) => 1,
+            (false, false) => 2,
+            (false, true) => 3,
+            (true, true) => 4,
+        };
+        (rank(rule.action), level, kind, rule.priority, rule.source_index)
     });
 }
