@@ -4,6 +4,7 @@ use crate::frames;
 use crate::header::{Direction, Header};
 use crate::options::RuleOption;
 use crate::options::content::{Content, FastPattern, Operand, encode_pattern};
+use crate::options::number::NumberField;
 use crate::options::state::{BitOperation, BitScope, FlowState};
 use crate::rule::Rule;
 
@@ -204,7 +205,13 @@ fn words(option: &RuleOption, buffer: &str) -> String {
                 .as_ref()
                 .map(|suffix| format!(" ({suffix})"))
                 .unwrap_or_default();
-            format!("{} {}{suffix}", field.words(), comparison.words())
+            match field {
+                // Its numbers may stand for names.
+                NumberField::NfsProcedure => {
+                    format!("{} is {}{suffix}", field.words(), field.print(*comparison))
+                }
+                _ => format!("{} {}{suffix}", field.words(), comparison.words()),
+            }
         }
         RuleOption::Text(field, text) => format!("{} {text}", field.words()),
         RuleOption::Dataset(set) => format!("{buffer} is looked up: {set}")

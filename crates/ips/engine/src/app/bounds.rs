@@ -8,6 +8,7 @@
 use core::net::IpAddr;
 
 use super::framed::KEPT;
+use super::open_files::HELD_SIZE;
 use super::transaction::LIVE_SIZE;
 use super::{AppProtocol, AppSettings, AppState, Mode};
 use crate::flow::{Direction, FlowKey};
@@ -16,6 +17,18 @@ use crate::tcp::StreamChunk;
 /// Largest memory of a parser in bytes: a message in progress in each direction, twice as large while its buffer grows, and lists.
 /// HTTP/2 has the header tables of both directions, too, and the headers of 128 streams.
 const PARSER: usize = 2 * 2 * KEPT + (512 << 10);
+
+/// Largest memory of the parser of NFS in bytes: 256 calls that wait, with eight names of 256 bytes each; the names of 512 handles;
+/// and bytes behind holes, in buffers up to twice as large.
+pub(super) const NFS: usize = PARSER + 256 * 8 * (1 << 9) + 2 * HELD_SIZE;
+
+/// Returns the largest memory of the parser of a protocol in bytes.
+fn bound(protocol: AppProtocol) -> usize {
+    match protocol {
+        AppProtocol::Nfs => NFS,
+        _ => PARSER,
+    }
+}
 
 /// The protocols that have one file or folder beside this one, a corpus each, and their transport.
 const PROTOCOLS: [(AppProtocol, &str, u8); 19] = [
@@ -86,13 +99,14 @@ fn give(state: &mut AppState, key: &FlowKey, direction: Direction, bytes: &[u8])
         _ => state.datagram(key, direction, bytes),
     }
     state.skip_inspection(key);
+    let bound = state.protocol.map_or(PARSER, bound);
     if let Mode::Parsing(parser) = &state.mode {
         let size = parser.heap();
-        assert!(size <= PARSER, "{:?}: {size} bytes", state.protocol);
+        assert!(size <= bound, "{:?}: {size} bytes", state.protocol);
     }
     let size = state.transactions.heap();
     assert!(
-        size <= LIVE_SIZE + PARSER,
+        size <= LIVE_SIZE + bound,
         "{:?}: {size} bytes in transactions",
         state.protocol
     );

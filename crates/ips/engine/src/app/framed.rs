@@ -1,8 +1,6 @@
 //! Messages of a stream that begin with their size: the bytes of each direction are joined to whole messages.
 
 use data_encoding::HEXLOWER;
-use millrace_ips_rules::options::enumerations::Values;
-use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
 use super::heap::heap;
@@ -184,17 +182,6 @@ pub(super) fn little(bytes: &mut &[u8], size: usize) -> Option<u64> {
 pub(super) fn colons(bytes: &[u8]) -> String {
     let parts: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     parts.join(":")
-}
-
-/// Returns the word that rules have for a value of a field.
-pub(super) fn name_of_value(field: NumberField, value: u64) -> Option<&'static str> {
-    let Values::Names(names, _) = field.values() else {
-        return None;
-    };
-    names
-        .iter()
-        .find(|(_, known)| *known == value)
-        .map(|(name, _)| *name)
 }
 
 /// Returns bytes as hexadecimal digits.

@@ -34,6 +34,7 @@ mod mdns;
 mod modbus;
 mod mqtt;
 mod nfs;
+mod open_files;
 mod parameter;
 mod parser;
 mod parsers;

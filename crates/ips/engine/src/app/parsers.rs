@@ -43,7 +43,7 @@ pub(super) fn parser_of(
         AppProtocol::Tftp => Some(Box::<tftp::Tftp>::default()),
         AppProtocol::Dhcp => Some(Box::<dhcp::Dhcp>::default()),
         AppProtocol::Ike => Some(Box::<ike::Ike>::default()),
-        AppProtocol::Nfs => Some(Box::new(nfs::Nfs::new(transport))),
+        AppProtocol::Nfs => Some(Box::new(nfs::Nfs::new(transport, settings))),
         AppProtocol::WebSocket => Some(Box::new(websocket::WebSocket::new(settings))),
         AppProtocol::Pgsql => Some(Box::<pgsql::Pgsql>::default()),
         AppProtocol::Enip => Some(Box::new(enip::Enip::new(transport))),

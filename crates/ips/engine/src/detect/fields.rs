@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::collections::HashSet;
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::enumerations::NFS_NAMED;
 use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
 use millrace_ips_rules::options::words::TextField;
 use millrace_types::Time;
@@ -453,7 +454,13 @@ fn has_number(
     direction: Direction,
 ) -> bool {
     if field >= NumberField::DnsRcode {
-        let values = transaction.numbers(field, direction);
+        let mut values = transaction.numbers(field, direction);
+        if field == NumberField::NfsProcedure {
+            // A name is compared with names, and a number with numbers.
+            let is_name = |number: u64| number & NFS_NAMED != 0;
+            let asks_name = matches!(comparison, Comparison::Equal(number) | Comparison::NotEqual(number) if is_name(number));
+            values.retain(|value| is_name(*value) == asks_name);
+        }
         return match needs_end(selection) && transaction.progress[direction.index()] < Progress::Complete {
             true => false,
             false => compare_all(comparison, selection, &values),

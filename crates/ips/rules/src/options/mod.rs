@@ -267,9 +267,11 @@ impl RuleOption {
             RuleOption::Number(field @ NumberField::Http2Setting, comparison, None) => {
                 write!(f, "{}:{};", field.keyword(), settings::print(*comparison))
             }
-            RuleOption::Number(field, comparison, None) => write!(f, "{}:{comparison};", field.keyword()),
+            RuleOption::Number(field, comparison, None) => {
+                write!(f, "{}:{};", field.keyword(), field.print(*comparison))
+            }
             RuleOption::Number(field, comparison, Some(suffix)) => {
-                write!(f, "{}:{comparison},{suffix};", field.keyword())
+                write!(f, "{}:{},{suffix};", field.keyword(), field.print(*comparison))
             }
             RuleOption::Text(field, text) if text.is_empty() => write!(f, "{};", field.keyword()),
             RuleOption::Text(field, text) => write!(f, "{}:{text};", field.keyword()),

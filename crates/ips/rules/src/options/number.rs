@@ -147,6 +147,38 @@ impl NumberField {
     pub fn values(self) -> Values {
         enumerations::values(self)
     }
+
+    /// Returns the number of a name, whatever its case; `None` if the field has no such name.
+    pub fn number_of(self, name: &str) -> Option<u64> {
+        let Values::Names(names, _) = self.values() else {
+            return None;
+        };
+        let is_it = |(known, _): &&(&str, u64)| known.eq_ignore_ascii_case(name);
+        names.iter().find(is_it).map(|(_, number)| *number)
+    }
+
+    /// Returns the name of a number; `None` if the field has no name for it.
+    pub fn name_of(self, number: u64) -> Option<&'static str> {
+        let Values::Names(names, _) = self.values() else {
+            return None;
+        };
+        let found = names.iter().find(|(_, known)| *known == number);
+        found.map(|(name, _)| *name)
+    }
+
+    /// Returns a comparison as rules write it. The numbers of procedures of NFS that stand for names are printed as names.
+    pub fn print(self, comparison: Comparison) -> String {
+        let name = |number| match self {
+            NumberField::NfsProcedure => self.name_of(number),
+            _ => None,
+        };
+        let named = match comparison {
+            Comparison::Equal(number) => name(number).map(str::to_owned),
+            Comparison::NotEqual(number) => name(number).map(|name| format!("!{name}")),
+            _ => None,
+        };
+        named.unwrap_or_else(|| comparison.to_string())
+    }
 }
 
 /// A comparison with a number.
@@ -179,6 +211,8 @@ const FORM: &str = "N, !N, <N, >N, <=N, >=N, A<>B (without A and B) or A-B (with
 const FORM_OF_SURICATA: &str =
     "N, !N, <N, >N, <=N, >=N, A-B or A<>B (both without A and B), !A-B, &MASK=N or &MASK!=N";
 
+const FORM_INCLUSIVE: &str = "N, !N, <N, >N, <=N, >=N, A-B or A<>B (both with A and B), &MASK=N or &MASK!=N";
+
 impl Comparison {
     /// Reads a comparison. The ends of `A-B` are excluded in the syntax of Suricata, and included in the others.
     pub(crate) fn parse(syntax: Syntax, text: &str) -> Result<Comparison, Reason> {
@@ -203,16 +237,21 @@ impl Comparison {
             let sign = if is_negated { "!" } else { "" };
             return Comparison::parse(syntax, &format!("{sign}0x{digits}"));
         }
-        // The ranges of these fields include their ends.
-        if matches!(field, NumberField::NfsProcedure | NumberField::NfsVersion)
-            && let Some((low, high)) = text.split_once("<>").or_else(|| text.split_once('-'))
-            && let (Ok(low), Ok(high)) = (low.trim().parse::<u64>(), high.trim().parse::<u64>())
-            && low + 1 == high
-        {
-            return Ok(Comparison::Between(low, high));
-        }
         match field.values() {
+            // Suricata documents that ranges of NFS include their ends.
+            Values::Numbers if field == NumberField::NfsVersion => {
+                Comparison::parse_inclusive(syntax, text, FORM_INCLUSIVE)
+            }
             Values::Numbers => Comparison::parse(syntax, text),
+            Values::Names(_, form) if field == NumberField::NfsProcedure => {
+                // The names are in no order that ranges could follow.
+                let (is_negated, name) = negation(text);
+                match (field.number_of(name), is_negated) {
+                    (Some(number), true) => Ok(Comparison::NotEqual(number)),
+                    (Some(number), false) => Ok(Comparison::Equal(number)),
+                    (None, _) => Comparison::parse_inclusive(syntax, text, form),
+                }
+            }
             Values::Names(names, form) => Comparison::parse_with(syntax, text, form, &|text| {
                 let is_it = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(text.trim());
                 match names.iter().find(is_it) {
@@ -225,6 +264,24 @@ impl Comparison {
                 Err(_) => bits(names, form, text),
             },
             Values::Dates => Comparison::parse_dates(text),
+        }
+    }
+
+    /// Reads a comparison of a field whose ranges include their ends, whatever the syntax.
+    fn parse_inclusive(syntax: Syntax, text: &str, form: &'static str) -> Result<Comparison, Reason> {
+        let n = |text: &str| integer(text, form);
+        let ends = ["<=>", "<>", "-"]
+            .iter()
+            .find_map(|separator| text.split_once(separator));
+        match ends.filter(|(low, _)| !low.trim().is_empty() && !low.starts_with('!')) {
+            Some((low, high)) => {
+                let (low, high) = (n(low)?, n(high)?);
+                if low >= high {
+                    return Err(Reason::invalid(format!("{low} is not less than {high}"), form));
+                }
+                Ok(Comparison::Within(low, high))
+            }
+            None => Comparison::parse_with(syntax, text, form, &n),
         }
     }
 

@@ -121,3 +121,37 @@ fn a_rule_is_explained_option_by_option() {
         ]
     );
 }
+
+#[test]
+fn procedures_of_nfs_have_names_in_each_version_and_ranges_with_both_ends() {
+    let parse = |value: &str| {
+        let text = format!("alert nfs any any -> any any ({value}; sid:1;)");
+        Rule::parse(Syntax::Suricata, "a", &text)
+    };
+    for (value, printed) in [
+        ("nfs_procedure:getattr", "nfs_procedure:getattr;"),
+        ("nfs_procedure:!OPEN", "nfs_procedure:!open;"),
+        ("nfs_procedure:statfs", "nfs_procedure:statfs;"),
+        ("nfs_procedure:read_plus", "nfs_procedure:read_plus;"),
+        ("nfs_procedure:9", "nfs_procedure:9;"),
+        ("nfs_procedure:1<>2", "nfs_procedure:1-2;"),
+        ("nfs_procedure:3-4", "nfs_procedure:3-4;"),
+        ("nfs.version:3-4", "nfs.version:3-4;"),
+        ("nfs.version:>=4", "nfs.version:>=4;"),
+    ] {
+        let rule = parse(value).unwrap();
+        let text = rule.to_string();
+        assert!(text.contains(printed), "{text}");
+        let again = Rule::parse(Syntax::Suricata, "a", &text).unwrap();
+        assert_eq!(again.options, rule.options);
+    }
+    for wrong in [
+        "nfs_procedure:getattributes",
+        "nfs_procedure:<getattr",
+        "nfs_procedure:getattr-lookup",
+        "nfs_procedure:4-3",
+        "nfs.version:4-4",
+    ] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+}

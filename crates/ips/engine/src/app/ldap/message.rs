@@ -3,7 +3,7 @@
 use millrace_ips_rules::options::number::NumberField;
 
 use crate::app::ber::{INTEGER, OCTET_STRING, SEQUENCE, element, tagged, unsigned};
-use crate::app::framed::{Size, name_of_value};
+use crate::app::framed::Size;
 use crate::app::record::{FIELD_LIST, Fields};
 
 /// Largest size of a message; longer ones are refused, as directory servers do.
@@ -232,7 +232,7 @@ fn operation<'a>(mut content: &'a [u8], found: &mut Operation<'a>) -> Option<()>
             found.result = Some(code);
             found.dn = Some(dn);
             found.message = Some(message);
-            let known = name_of_value(NumberField::LdapResponsesResultCode, code);
+            let known = NumberField::LdapResponsesResultCode.name_of(code);
             let name = known.map_or_else(|| format!("unknown-{code}"), str::to_owned);
             found
                 .fields

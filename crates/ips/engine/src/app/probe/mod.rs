@@ -425,12 +425,24 @@ fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -
         },
         (Transport::Tcp, 23) => yes(AppProtocol::Telnet, data.first() == Some(&0xff)),
         (Transport::Tcp, 2049) => match data {
-            [0x80..=0xff, ..] if data.len() < 28 => ProtocolDetection::Undecided,
-            _ => yes(AppProtocol::Nfs, data[0] & 0x80 != 0),
+            [0 | 0x80..=0xff, ..] if data.len() < 28 => ProtocolDetection::Undecided,
+            _ => yes(AppProtocol::Nfs, data[0] & 0x80 != 0 || begins_rpc_record(data)),
         },
         _ => return None,
     };
     Some(found)
+}
+
+/// Returns true if at least 28 bytes are the first of several fragments of a record of RPC (RFC 5531, sections 9 and 11): the
+/// message in it is a call or a reply, or begins in the fragments behind it.
+fn begins_rpc_record(data: &[u8]) -> bool {
+    const HEADER: u32 = 24;
+    let word = |at: usize| {
+        let bytes = data.get(at..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(u32::MAX, |bytes| u32::from_be_bytes(*bytes))
+    };
+    let size = word(0);
+    size < HEADER || size < 1 << 24 && word(8) <= 1
 }
 
 #[cfg(test)]

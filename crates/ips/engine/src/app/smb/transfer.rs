@@ -1,6 +1,7 @@
 //! The files of a connection by their identifiers, and the bytes that commands write to them or read from them.
 
 use super::fields::{HEADER_1, HEADER_2, u16_at, u32_at};
+use crate::app::open_files::FileKey;
 
 /// A file, by the identifier that the server assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,11 @@ impl File {
     /// Returns a temporary identifier for the file that a command of the same message creates.
     pub(super) fn created_by(message: u64) -> File {
         File(u128::MAX << 64 | u128::from(message))
+    }
+
+    /// Returns the key of the file.
+    pub(super) fn key(self) -> FileKey {
+        FileKey(self.0)
     }
 
     /// Returns true for an identifier that no server assigned.

@@ -34,6 +34,7 @@ const FILES: &[AppProtocol] = &[
     AppProtocol::Smb,
     AppProtocol::Imap,
     AppProtocol::Pop3,
+    AppProtocol::Nfs,
 ];
 
 /// The versions of HTTP, which have the same buffers.

@@ -9,6 +9,7 @@ mod frames;
 pub(crate) mod http2;
 mod ike;
 mod mqtt;
+mod nfs;
 mod quic;
 mod records;
 mod streams;
@@ -85,6 +86,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(frames::cases());
     cases.extend(streams::cases());
     cases.extend(bodies::cases());
+    cases.extend(nfs::cases());
     cases
 }
 

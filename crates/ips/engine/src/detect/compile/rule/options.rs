@@ -409,13 +409,6 @@ impl Builder<'_> {
             }
             field if fields::is_of_transaction(field) => {
                 let index = suffix.map_or(Ok(Selection::ANY), Index::parse_with_part)?;
-                // The documentation of `nfs_procedure` says that its ranges include their ends.
-                let comparison = match (field, comparison) {
-                    (NumberField::NfsProcedure | NumberField::NfsVersion, Comparison::Between(low, high)) => {
-                        Comparison::Within(low, high)
-                    }
-                    (_, comparison) => comparison,
-                };
                 self.app.push(AppTest::Number(field, comparison, index));
             }
             _ => self.packet.push(PacketTest::Number(field, comparison)),

@@ -298,6 +298,10 @@ pub(super) fn app(test: &AppTest) -> String {
         }
         AppTest::Progress(progress) => format!("the message has come up to {progress:?}"),
         AppTest::Field(field, value) => format!("{} is {value}", field.words()),
+        // Its numbers may stand for names.
+        AppTest::Number(field @ NumberField::NfsProcedure, comparison, index) => {
+            format!("{} is {} ({index:?})", field.words(), field.print(*comparison))
+        }
         AppTest::Number(field, comparison, index) => {
             format!("{} {} ({index:?})", field.words(), comparison.words())
         }
