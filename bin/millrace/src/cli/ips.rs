@@ -106,7 +106,7 @@ pub(crate) struct ReadArgs {
     /// Add what Suricata writes only if configured: headers, certificates, hellos, URLs of mails, rules and references
     #[arg(long, requires = "eve")]
     pub(crate) details: bool,
-    /// Add the packet to each alert, in Base64
+    /// Add the packet, and the payload or the data of its stream, to each alert, in Base64
     #[arg(long)]
     pub(crate) packets: bool,
     /// Write the frames that raise alerts to this pcapng file, with the rules in comments

@@ -119,6 +119,7 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         policies,
         records: args.eve.is_some(),
         frames: args.frames,
+        evidence: args.packets && args.eve.is_some(),
         arp: args.arp,
         // The statistics count them.
         packet_events: writes_records,

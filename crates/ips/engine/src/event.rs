@@ -144,6 +144,23 @@ pub struct Alert {
     pub packet_variables: Vec<(Vec<u8>, Vec<u8>)>,
     /// Flow and transaction of the alert, if [`Settings::records`](crate::Settings::records) is set.
     pub context: Option<Box<AlertContext>>,
+    /// What the frame of the alert does not have, if [`Settings::evidence`](crate::Settings::evidence) is set; `None` if the
+    /// rule matched on the packet of the frame.
+    pub evidence: Option<Box<Evidence>>,
+}
+
+/// Largest size of the stream data of an alert, as in the default configuration of Suricata.
+pub const EVIDENCE_SIZE: usize = 4096;
+
+/// Bytes on which a rule matched that are not those of a single frame.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Evidence {
+    /// Data of the stream, at most [`EVIDENCE_SIZE`] bytes, if the rule matched on the stream or a transaction of it.
+    pub stream: Option<Vec<u8>>,
+    /// The packet that was put together from fragments, around which there may be tunnels.
+    pub packet: Option<Vec<u8>>,
+    /// True if `packet` begins with the link header of the frame; false if it begins with the IP header.
+    pub has_link: bool,
 }
 
 /// The origin of a packet: a frame, or what the engine took it out of.

@@ -85,6 +85,9 @@ pub struct Settings {
     pub detect: DetectSettings,
     /// True if transactions, flows and dropped packets become events, and alerts carry their flow and transaction.
     pub records: bool,
+    /// True if alerts carry the stream data on which their rule matched, and the packet that was put together from fragments
+    /// ([`Alert::evidence`](crate::event::Alert::evidence)).
+    pub evidence: bool,
     /// True if packets of ARP become events ([`Event::Arp`](crate::Event::Arp)), too.
     pub arp: bool,
     /// True if frames become events, too. Each flow of a protocol with frames then has the work and the memory of all of them.
@@ -126,6 +129,7 @@ impl Default for Settings {
             parser_bytes: 64 << 20,
             detect: DetectSettings::default(),
             records: false,
+            evidence: false,
             packet_events: false,
             frames: false,
             arp: false,

@@ -64,14 +64,31 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Frame<'_>, out: &mut 
             metadata::write(&mut line, &writer.rules, notes);
         }
     }
-    if let Some((bytes, link)) = frame.filter(|_| writer.layout.packets) {
-        if let Some(payload) = payload(bytes, LinkType(link)).filter(|payload| !payload.is_empty()) {
-            // The payload is that of the packet, also if a rule matched on the stream.
-            line.field("payload", STANDARD.encode(payload))
-                .field("payload_printable", printable(payload))
-                .field("payload_length", payload.len())
-                .field("stream", 0);
-        }
+    if writer.layout.packets {
+        packet(&mut line, alert, frame);
+    }
+    writer.end(line);
+}
+
+/// Writes the packet of an alert, and the data on which its rule matched: those of the stream, or of the packet.
+fn packet(line: &mut Object<'_>, alert: &Alert, frame: Frame<'_>) {
+    let evidence = alert.evidence.as_deref();
+    // A packet that the engine made to flush a flow has no frame.
+    let frame = frame.filter(|_| alert.subject.packet != 0);
+    let packet = match evidence.and_then(|evidence| Some((evidence.packet.as_deref()?, evidence.has_link))) {
+        Some((bytes, true)) => frame.map(|(_, link)| (bytes, link)),
+        Some((bytes, false)) => Some((bytes, LinkType::RAW)),
+        None => frame,
+    };
+    let of_stream = evidence.and_then(|evidence| evidence.stream.as_deref());
+    let of_packet = || packet.and_then(|(bytes, link)| payload(bytes, LinkType(link)));
+    if let Some(payload) = of_stream.or_else(of_packet).filter(|payload| !payload.is_empty()) {
+        line.field("payload", STANDARD.encode(payload))
+            .field("payload_printable", printable(payload))
+            .field("payload_length", payload.len())
+            .field("stream", u8::from(of_stream.is_some()));
+    }
+    if let Some((bytes, link)) = packet {
         line.field("packet", STANDARD.encode(bytes))
             .object("packet_info", |out| {
                 out.field("linktype", link);
@@ -80,7 +97,6 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Frame<'_>, out: &mut 
                 }
             });
     }
-    writer.end(line);
 }
 
 /// Writes the rule of an alert, and what it found.

@@ -13,8 +13,8 @@ use millrace_ips_engine::app::tls::HandshakeState;
 use millrace_ips_engine::app::{AppProtocol, FrameReport, FrameView};
 use millrace_ips_engine::detect::dataset::{FoundJson, SetChange};
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FilePart, FileSummary, FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId,
-    Subject, TcpState, TcpSummary, TransactionEvent, Tunnel,
+    Alert, AlertContext, Evidence, FilePart, FileSummary, FlowEnd, FlowSummary, FlowVariables, PacketSource,
+    RuleId, Subject, TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::packet::ArpPacket;
@@ -53,7 +53,8 @@ structures! {
     FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored }
     FilePart { sha256, size, offset, bytes }
     FileHashes { md5, sha1, sha256 }
-    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, json, captured, packet_variables, context }
+    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, json, captured, packet_variables, context, evidence }
+    Evidence { stream, packet, has_link }
     FrameView { id, kind, direction, begin, size, is_complete }
     FrameReport { view, app, payload }
     ArpPacket { operation, sender_mac, sender, target_mac, target }

@@ -1,7 +1,7 @@
 //! Inspection of a packet and of the pending stream data of its flow, and the decision that follows.
 
-use super::Engine;
 use super::decided::rejection;
+use super::{Engine, evidence};
 use crate::detect::{Inspection, Ruleset};
 use crate::event::{Event, Events, PacketSource, RuleId};
 use crate::flow::{Direction, Flow, FlowVerdict};
@@ -9,7 +9,7 @@ use crate::history;
 use crate::packet::Packet;
 use crate::policy::Cause;
 use crate::settings::{Encryption, Mode};
-use crate::tcp::StreamWindow;
+use crate::tcp::{Stream, StreamWindow};
 use crate::verdict::{Action, Verdict};
 
 impl Engine {
@@ -172,6 +172,20 @@ impl Engine {
         }
         if flow.app.is_paused() {
             action = self.inspect_held(rules, packet, flow, (direction, window), (first, action), out);
+        }
+        if self.settings.evidence && out.list.len() > first && !packet.is_rejected_by_stream {
+            let held = match &buffer {
+                Some(buffer) => Some(buffer.all()),
+                None => flow
+                    .tcp
+                    .as_ref()
+                    .and_then(|session| session.stream(direction))
+                    .map(Stream::held),
+            };
+            if let Some(held) = held {
+                let (alerts, is_due) = (&mut out.list[first..], window.is_some());
+                evidence::add_stream(alerts, rules, flow, direction, (held, is_due));
+            }
         }
         if let Some(session) = &mut flow.tcp
             && let Some(buffer) = buffer

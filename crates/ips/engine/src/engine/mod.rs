@@ -1,6 +1,7 @@
 //! The path of one packet through the engine.
 
 mod decided;
+mod evidence;
 mod exceptions;
 mod flows;
 mod inspect;
@@ -330,7 +331,7 @@ impl Engine {
             if is_checked && !packet.ip_checksum_is_right() {
                 return verdict.max(self.undecoded(Undecoded::InvalidIp));
             }
-            let vlans = network.vlans;
+            let (vlans, link_size) = (network.vlans, network.offset);
             let overlaps = self.defragmenter.counters.overlaps;
             let outcome = self.defragmenter.add(&packet);
             let mut whole = match outcome {
@@ -365,7 +366,18 @@ impl Engine {
                 version: None,
                 vlans,
             };
+            let first = out.list.len();
             let inner = self.packet(rules, &mut whole, network, context, out);
+            if self.settings.evidence {
+                // A packet of a tunnel has no link header of its own.
+                let link_size = if context.tunnel_depth == 0 { link_size } else { 0 };
+                evidence::add_packet(
+                    &mut out.list[first..],
+                    context.number,
+                    &bytes[..link_size],
+                    &whole,
+                );
+            }
             // The other fragments are forwarded already; without the last one the receiver cannot assemble the packet.
             if matches!(inner, Verdict::Drop(_) | Verdict::Reject { .. }) {
                 self.defragmenter.refuse(&packet);

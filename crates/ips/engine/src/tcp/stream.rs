@@ -412,6 +412,18 @@ impl Stream {
         }
     }
 
+    /// Returns the data that the stream holds, as a window on those that were passed to the parser.
+    pub(crate) fn held(&self) -> StreamWindow<'_> {
+        let size = self.next.saturating_sub(self.base) as usize;
+        StreamWindow {
+            offset: self.base,
+            bytes: &self.buffer[..size.min(self.buffer.len())],
+            new_from: self.inspected.saturating_sub(self.base) as usize,
+            is_end: self.is_ended,
+            is_chunk: false,
+        }
+    }
+
     /// Puts the buffer back after inspection, and frees the bytes that are no longer needed.
     #[inline]
     pub(super) fn put_back(&mut self, buffer: InspectionBuffer, mode: Mode) {
@@ -457,6 +469,17 @@ impl InspectionBuffer {
         match self.urgent.is_empty() {
             true => None,
             false => urgent::reduced(window, &self.urgent),
+        }
+    }
+
+    /// Returns all data of the buffer as a window.
+    pub(crate) fn all(&self) -> StreamWindow<'_> {
+        StreamWindow {
+            offset: self.offset,
+            bytes: &self.bytes,
+            new_from: self.new_from,
+            is_end: self.is_end,
+            is_chunk: self.is_chunk,
         }
     }
 

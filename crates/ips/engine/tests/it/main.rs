@@ -24,6 +24,7 @@ mod ended_flows;
 mod evasions_ip;
 mod evasions_tcp;
 mod event_names;
+mod evidence;
 mod exhaustion;
 mod exhaustion_memory;
 mod fields;

@@ -4,8 +4,8 @@ use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::*;
 use millrace_ips_engine::app::{AppEvent, AppProtocol, FrameReport, FrameView};
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId, Subject,
-    TcpState, TcpSummary, TransactionEvent, Tunnel,
+    Alert, AlertContext, Evidence, FileSummary, FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId,
+    Subject, TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::packet::ArpPacket;
@@ -418,12 +418,18 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn evidence()(stream in maybe(), packet in maybe(), has_link in any::<bool>()) -> Evidence {
+        Evidence { stream, packet, has_link }
+    }
+}
+
+prop_compose! {
     fn alert()(
         subject in subject().boxed(), numbers in any::<(u32, u32, u32, u32)>(), action in select(&ACTIONS[..]), app in option::of(app()),
         packet_action in select(&ACTIONS[..]),
         transaction in any::<Option<u64>>(), flow in flow().boxed(), direction in select(&Direction::BOTH[..]), record in record().boxed(),
         files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(), frame in option::of(frame().boxed()), tunnel in option::of(tunnel().boxed()),
-        captured in collection::vec((text(), text()), 0..2),
+        captured in collection::vec((text(), text()), 0..2), evidence in option::of(evidence().boxed()),
     ) -> Event {
         let (sid, gid, rev, rule) = numbers;
         let app = match record {
@@ -431,7 +437,7 @@ prop_compose! {
             _ => app,
         };
         let context = Box::new(AlertContext { flow, direction, record, files, bits, counters: vec![(0, rev)], variables: captured.clone() });
-        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame: frame.map(Box::new), tunnel: tunnel.map(Box::new), json: Vec::new(), captured: captured.clone(), packet_variables: captured, context: has_context.then_some(context) })
+        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame: frame.map(Box::new), tunnel: tunnel.map(Box::new), json: Vec::new(), captured: captured.clone(), packet_variables: captured, context: has_context.then_some(context), evidence: evidence.map(Box::new) })
     }
 }
 

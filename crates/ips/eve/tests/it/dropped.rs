@@ -96,6 +96,7 @@ fn a_packet_that_a_rule_dropped_has_the_object_of_its_alert() {
         captured: vec![pair("one", b"\xff"), pair("two", b"2"), pair("one", b"again")],
         packet_variables: vec![pair("key", b"value")],
         context: None,
+        evidence: None,
     };
     let writer = Writer::new(Layout::default(), RuleTables::default());
     let line = |event: &Event| {

@@ -10,4 +10,5 @@
 mod actions;
 mod any;
 mod dropped;
+mod evidence;
 mod schema;

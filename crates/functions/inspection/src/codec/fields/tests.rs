@@ -181,6 +181,11 @@ fn events() -> Vec<Event> {
         }],
         captured: vec![(b"name".to_vec(), b"value".to_vec())],
         packet_variables: vec![(b"other".to_vec(), Vec::new())],
+        evidence: Some(Box::new(Evidence {
+            stream: Some(vec![8; 100]),
+            packet: Some(vec![9; 100]),
+            has_link: true,
+        })),
         context: Some(Box::new(AlertContext {
             flow: flow(),
             direction: Direction::ToServer,

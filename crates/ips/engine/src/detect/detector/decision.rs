@@ -220,6 +220,7 @@ impl Detector {
             captured: captured.cloned().unwrap_or_default(),
             packet_variables: self.packet_variables.clone(),
             context: None,
+            evidence: None,
         }
     }
 
