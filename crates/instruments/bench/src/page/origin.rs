@@ -3,6 +3,7 @@
 use crate::page::source::{RunHeader, Source};
 use millrace_report::Section;
 use millrace_report::html::{Cell, commands, table};
+use millrace_types::calendar::civil;
 
 /// Returns the section; `None` if the run has no header and no systems.
 pub(super) fn section(source: &Source) -> Option<Section> {
@@ -86,19 +87,7 @@ fn machine(head: &RunHeader<'_>) -> String {
 
 /// Formats seconds since 1970 as `2026-11-21 06:24 UTC`.
 fn date(seconds: u64) -> String {
-    // Days are counted from 1 March of year 0, so that a leap day is the last day of a year: 400 years have 146,097
-    // days, 100 years 36,524, 4 years 1,461.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    // Five months from March on have 153 days.
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (
-        day - (153 * month + 2) / 5 + 1,
-        if month < 10 { month + 3 } else { month - 9 },
-    );
-    let year = era * 400 + year + u64::from(month <= 2);
+    let (year, month, day) = civil(seconds / 86_400);
     let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }

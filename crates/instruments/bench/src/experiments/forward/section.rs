@@ -1,5 +1,6 @@
 //! The section of a forwarding experiment: packets per second of every system, case by case, with quartiles.
 
+use super::CORE_SHARE_MIN;
 use crate::case;
 use crate::page::source::Source;
 use crate::page::verdict;
@@ -176,7 +177,7 @@ fn notes(result: &SystemResult) -> String {
     if !result.right {
         notes.push("packets left by the wrong port".to_owned());
     }
-    if result.core_share < 0.95 {
+    if result.core_share < CORE_SHARE_MIN {
         notes.push(format!(
             "disturbed: got {:.0} % of its core",
             result.core_share * 100.0

@@ -236,8 +236,8 @@ impl TestBed {
             .sum()
     }
 
-    /// Returns the frames and bytes that the switch received from a port.
-    fn received(&self, port: u32) -> Result<(f64, f64), PeerError> {
+    /// Returns the counters of what the switch received from a port.
+    fn received(&self, port: u32) -> Result<Received, PeerError> {
         let text = self.output(
             SWITCH,
             &[
@@ -284,7 +284,7 @@ impl TestBed {
         let client = ["timeout", &limit, "iperf3", "-J", "-t", &seconds, "-c", address];
         let started = Instant::now();
         loop {
-            let (before, frames) = (self.switches(), self.received(NEAR)?);
+            let (before, first) = (self.switches(), self.received(NEAR)?);
             match self.output("vm1", &client) {
                 Ok(text) => {
                     let (after, now) = (self.switches(), self.received(NEAR)?);
@@ -293,7 +293,7 @@ impl TestBed {
                     return Ok(Transfer {
                         bps: report.bytes * 8.0 / seconds,
                         switches: after.saturating_sub(before) as f64 / seconds,
-                        frame: (now.1 - frames.1) / (now.0 - frames.0).max(1.0),
+                        frame: (now.bytes - first.bytes) / (now.frames - first.frames).max(1.0),
                     });
                 }
                 // The server may start to listen a moment later.
@@ -322,14 +322,24 @@ fn context_switches(status: &str) -> u64 {
         .sum()
 }
 
-/// Returns the received frames and bytes in the output of `ovs-ofctl dump-ports`.
-fn received(text: &str) -> Option<(f64, f64)> {
+/// The frames that a port has received.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Received {
+    frames: f64,
+    bytes: f64,
+}
+
+/// Returns the counters of a port in the output of `ovs-ofctl dump-ports`.
+fn received(text: &str) -> Option<Received> {
     let of = |name: &str| {
         let rest = text.split_once("rx ")?.1.split_once(name)?.1;
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse().ok()
     };
-    Some((of("pkts=")?, of("bytes=")?))
+    Some(Received {
+        frames: of("pkts=")?,
+        bytes: of("bytes=")?,
+    })
 }
 
 /// Measures the systems for which `wanted` returns true. The failure of a system is recorded, and the others continue.
@@ -425,7 +435,11 @@ mod tests {
         assert_eq!(context_switches(status), 22);
         let ports = "OFPST_PORT reply (OF1.3) (xid=0x2): 1 ports\n  port  1: rx pkts=10, bytes=900, drop=0\n           tx \
                      pkts=3, bytes=4\n";
-        assert_eq!(received(ports), Some((10.0, 900.0)));
+        let expected = Received {
+            frames: 10.0,
+            bytes: 900.0,
+        };
+        assert_eq!(received(ports), Some(expected));
         assert_eq!(received("port 1: tx pkts=3"), None);
     }
 }

@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::rows::{LOADS, attack_rows, attacks_under};
+use super::rows::{BELOW, LOADS, TWICE, attack_rows, attacks_under};
 use super::{Experiment, IpsBenchError, Recorder, System, number, reason};
 use crate::file_error::file;
 
@@ -79,7 +79,7 @@ impl Experiment {
             Ok(full) => full,
             Err(error) => return recorder.all_missing(attack_rows(system.name), &reason(error)?),
         };
-        let loads = [(1, ALONE), (ONE_OF, full * 0.95), (ONE_OF, full * 2.0)];
+        let loads = [(1, ALONE), (ONE_OF, full * BELOW), (ONE_OF, full * TWICE)];
         for (load, (every, offered)) in LOADS.into_iter().zip(loads) {
             let [missed, inspected] = attacks_under(system.name, load);
             let json = match measure(every, Some(offered)) {

@@ -5,12 +5,15 @@
 use serde_json::Value as Json;
 
 use super::rows::{
-    FRAME, OBJECTS, OPEN, PROFILES, RELOAD_LOAD, half_rows, http_rows, open_rows, reload_rows, twice_rows,
+    FRAME, OBJECTS, OPEN, PROFILES, RELOAD_LOAD, TWICE, half_rows, http_rows, open_rows, reload_rows,
+    twice_rows,
 };
 use super::{Experiment, IpsBenchError, Recorder, System, number, reason};
 
 /// The number of segments with data, and of all segments, of each open connection.
 const OPEN_SEGMENTS: [u32; 2] = [2, 8];
+/// The smallest latency in microseconds that a ratio is of, so that the ratio is finite.
+const LATENCY_MIN_US: f64 = 0.1;
 
 impl Experiment {
     /// Measures connections with an HTTP request and a response.
@@ -69,7 +72,7 @@ impl Experiment {
             settings.push(format!("profile={profile}"));
             let overloaded = System { settings, ..*system };
             let rows = twice_rows(system.name, profile);
-            let json = match self.offered(recorder, &overloaded, full * 2.0) {
+            let json = match self.offered(recorder, &overloaded, full * TWICE) {
                 Ok(json) => json,
                 Err(error) => {
                     recorder.all_missing(rows, &reason(error)?)?;
@@ -122,7 +125,7 @@ impl Experiment {
         let values = [
             number(&json, "/under_load/reload/lost")?,
             number(&json, "/under_load/reload/seconds")?,
-            during / before.max(0.1),
+            during / before.max(LATENCY_MIN_US),
             during,
             number(&json, "/under_load/reload/exchange_us")?,
         ];

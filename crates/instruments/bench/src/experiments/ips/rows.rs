@@ -29,7 +29,10 @@ pub(super) const RELOAD_LOAD: f64 = 0.4;
 pub(super) const LANES: [(usize, f64); 2] = [(2, 1.8), (4, 3.4)];
 /// Connections that are open at a time.
 pub(super) const OPEN: u32 = 32_768;
-/// The loads in the order of measurement.
+/// The share of its highest rate that a function carries below its limit, and beyond it.
+pub(super) const BELOW: f64 = 0.95;
+pub(super) const TWICE: f64 = 2.0;
+/// The loads in the order of measurement: none, [`BELOW`], [`TWICE`].
 pub(super) const LOADS: [&str; 3] = ["alone", "beside 95 % of its rate", "beside twice its rate"];
 /// The mixes of `millrace ips rate`, in its order.
 const MIXES: [&str; 4] = ["web", "http", "dns", "mail"];

@@ -10,6 +10,8 @@ use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, cur
 
 /// The ratio of the largest to the smallest latency of a bar: a quarter of an octave.
 const BAR_RATIO: f64 = 1.189_207_115_002_721;
+/// The ratio up to which the bounds of two bars count as equal: both are rounded to nanoseconds.
+const ROUNDING: f64 = 1.02;
 /// The smallest share that is drawn: leading and trailing bars below it would be less high than a line is thick.
 const DRAWN_MIN: f64 = 0.001;
 
@@ -43,8 +45,8 @@ impl LatencyHistogram {
             let to = *bound as f64 / 1e3;
             let from = to / BAR_RATIO;
             match corners.last().copied() {
-                // Bounds are rounded to nanoseconds, so that adjacent steps meet only approximately.
-                Some((end, _)) if from <= end * 1.02 => {}
+                // Adjacent steps meet only approximately.
+                Some((end, _)) if from <= end * ROUNDING => {}
                 Some((end, _)) => corners.extend([(end, 0.0), (from, 0.0)]),
                 None => corners.push((from, 0.0)),
             }

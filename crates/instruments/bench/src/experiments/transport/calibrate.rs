@@ -10,6 +10,8 @@ use std::time::Duration;
 const OFFERED: [u32; 9] = [2_000, 1_500, 1_000, 700, 500, 350, 250, 150, 80];
 /// The share of packets that may be lost.
 const LOSS: f64 = 1e-5;
+/// The share of the offered rate that must be received, so that a sender that cannot offer the rate does not pass.
+const RECEIVED_MIN: f64 = 0.98;
 /// Seconds of each trial.
 const SECONDS: &str = "3";
 
@@ -27,7 +29,7 @@ pub(super) fn calibrate(
             "  calibration: {mbps} Mbit/s offered, {received:.0} received, {:.5} % lost",
             100.0 * lost
         ));
-        if lost < LOSS && received > 0.98 * f64::from(mbps) {
+        if lost < LOSS && received > RECEIVED_MIN * f64::from(mbps) {
             return Ok(f64::from(mbps) * 1e6);
         }
     }

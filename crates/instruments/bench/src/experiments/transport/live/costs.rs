@@ -26,6 +26,16 @@ const SPARSE_QUICK: [u64; 2] = [64 << 30, 256 << 20];
 const MIB: f64 = 1_048_576.0;
 /// The default size of the slab cache (`sender::CACHE_SIZE` of the transport).
 const CACHE: f64 = 256.0 * MIB;
+/// The memory in bytes that gate T15 allows beside the cache and the packets in flight.
+const MEMORY_BASE: f64 = 64.0 * MIB;
+/// The memory in bytes that gate T15 allows the sender for each packet in flight.
+const MEMORY_PER_PACKET: f64 = 24.0;
+/// The size of a packet in bytes: the MTU of the links (IEEE 802.3).
+const PACKET_SIZE: f64 = 1_500.0;
+/// The round-trip time of row T15 in milliseconds.
+const MEMORY_RTT_MS: f64 = 400.0;
+/// The window of Startup in bandwidth-delay products.
+const STARTUP_BDPS: f64 = 2.0;
 
 /// A ratio of row T14: the figure of memif divided by the figure of a receive path over sockets.
 struct ReceivePath {
@@ -237,7 +247,7 @@ impl Live {
         } else {
             SPARSE
         };
-        let path = PathSettings::new(400.0, 0.0);
+        let path = PathSettings::new(MEMORY_RTT_MS, 0.0);
         self.test_bed.set_path(&path)?;
         let directory = self.test_bed.directory("sparse")?;
         let source = directory.join("source");
@@ -251,12 +261,12 @@ impl Live {
         };
         let outcome = transfer.run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
         let _removed = std::fs::remove_dir_all(&directory);
-        let bdp = self.test_bed.link_bps / 8.0 * 0.4;
-        // Packets in flight: two bandwidth-delay products, the window of Startup.
-        let in_flight = 2.0 * bdp / 1_500.0;
+        let bdp = self.test_bed.link_bps / 8.0 * MEMORY_RTT_MS / 1e3;
+        let window = STARTUP_BDPS * bdp;
+        let in_flight = window / PACKET_SIZE;
         let gates = [
-            (CACHE + 64.0 * MIB + 24.0 * in_flight) / MIB,
-            (2.0 * bdp + 64.0 * MIB) / MIB,
+            (CACHE + MEMORY_BASE + MEMORY_PER_PACKET * in_flight) / MIB,
+            (window + MEMORY_BASE) / MIB,
         ];
         let asked = format!(
             "{} GiB, {} MiB of them data, RTT 400 ms, {}",
