@@ -4,7 +4,7 @@ use super::{Recovery, round_to_bytes, window_rate};
 use millrace_transport::congestion::{Controller, Departure, INITIAL_WINDOW, Sample, Tag};
 use millrace_types::{BitRate, Duration, Time};
 
-/// The constant C of RFC 9438, section 5: packets a second cubed.
+/// The constant C, in packets per second cubed (RFC 9438, section 5.1).
 const C: f64 = 0.4;
 /// The factor of the window after loss (RFC 9438, section 4.6).
 const BETA: f64 = 0.7;
