@@ -185,7 +185,7 @@ fn json(out: &mut Object<'_>, found: &[&FoundJson]) {
 }
 
 /// Writes the decision about the packet, in which all matching rules and policies take part.
-fn verdict(out: &mut Object<'_>, alert: &Alert) {
+pub(crate) fn verdict(out: &mut Object<'_>, alert: &Alert) {
     let action = alert.packet_action;
     out.field("action", if blocks(action) { "drop" } else { "alert" });
     let direction = alert.context.as_ref().map(|context| context.direction);

@@ -274,12 +274,15 @@ impl Writer {
                 headers(out, bytes, link);
             }
             out.field("reason", drop_reason(reason));
-            if self.layout.details {
-                out.object("verdict", |out| {
-                    out.field("action", "drop");
-                });
-            }
         });
+        if self.layout.details {
+            line.object("verdict", |out| match rule {
+                Some(rule) => alert::verdict(out, rule),
+                None => {
+                    out.field("action", "drop");
+                }
+            });
+        }
         if let Some(rule) = rule {
             line.object("alert", |out| alert::rule(out, self, rule));
         }

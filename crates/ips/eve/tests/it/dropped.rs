@@ -114,6 +114,34 @@ fn a_packet_that_a_rule_dropped_has_the_object_of_its_alert() {
     assert_eq!(dropped["drop"]["reason"], "rules");
     let context = json!({"one": "\\xff", "two": "2"});
     assert_eq!(dropped["alert"]["context"], context);
+    // The verdict stands beside the packet's headers, with the means of a rejection.
+    assert_eq!(dropped.get("verdict"), None);
+    let detailed = Writer::new(
+        Layout {
+            details: true,
+            ..Layout::default()
+        },
+        RuleTables::default(),
+    );
+    let rejected = Alert {
+        packet_action: Action::RejectBoth,
+        ..alert.clone()
+    };
+    for (rule, verdict) in [
+        (None, json!({"action": "drop"})),
+        (Some(alert.clone()), json!({"action": "drop"})),
+        (
+            Some(rejected),
+            json!({"action": "drop", "reject-target": "both", "reject": ["icmp-prohib"]}),
+        ),
+    ] {
+        let mut out = Vec::new();
+        let event = Event::Drop(subject, DropReason::Rule, rule.map(Box::new));
+        detailed.write(&event, Some((&packet, 101)), &mut out);
+        let line: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(line["verdict"], verdict);
+        assert_eq!(line["drop"].get("verdict"), None);
+    }
     // The alert itself has the variables of the packet, too.
     let alert = line(&Event::Alert(alert));
     assert_eq!(
