@@ -111,8 +111,8 @@ pub(super) fn flow(rule: &Rule, packet: &Packet<'_>, flow: Option<&Flow>, direct
         return true;
     }
     let Some(flow) = flow else { return false };
-    test.is_established
-        .is_none_or(|asked| asked == (flow.state != FlowState::New))
+    let is_established = flow.state != FlowState::New && !packet.ends_handshake;
+    test.is_established.is_none_or(|asked| asked == is_established)
         && test.direction.is_none_or(|asked| asked == direction)
 }
 

@@ -21,6 +21,7 @@ pub(super) struct Changed {
     pub(super) flow: Box<Flow>,
     pub(super) direction: Direction,
     pub(super) is_encrypted: bool,
+    pub(super) ends_handshake: bool,
     pub(super) events: PacketEvents,
 }
 

@@ -119,6 +119,7 @@ impl Engine {
                         flow,
                         direction,
                         is_encrypted: packet.is_encrypted,
+                        ends_handshake: packet.ends_handshake,
                         events: packet.events,
                     }));
                 }
@@ -189,6 +190,7 @@ impl Engine {
             mut flow,
             direction,
             is_encrypted,
+            ends_handshake,
             events,
         } = changed;
         edits.apply(&location, bytes);
@@ -198,6 +200,7 @@ impl Engine {
                 let packet = Packet {
                     is_encrypted: is_encrypted && !is_repeated,
                     is_rejected_by_stream: is_repeated,
+                    ends_handshake,
                     events,
                     ..packet
                 };

@@ -208,7 +208,15 @@ impl Engine {
         let verdict = match found {
             Ok(network) => self.packet(rules, bytes, network, context, out),
             Err(reason) => {
-                let decided = self.inspect_undecoded(rules, context, out);
+                let packet = Packet {
+                    number: context.number,
+                    time: context.time,
+                    tunnel_depth: context.tunnel_depth,
+                    events: context.events,
+                    is_pseudo: false,
+                    ..Packet::EMPTY
+                };
+                let decided = self.inspect_undecoded(rules, &packet, out);
                 self.report_arp(context, link, bytes, out);
                 decided.max(self.undecoded(reason))
             }
@@ -292,7 +300,8 @@ impl Engine {
             false => context,
         };
         if let Err(reason) = packet.read(bytes, network, context) {
-            let decided = self.inspect_undecoded(rules, context, out);
+            // What was read of the headers is there, so that rules may ask for the protocol, and for addresses.
+            let decided = self.inspect_undecoded(rules, &packet, out);
             return decided.max(self.undecoded(reason));
         }
         self.counters.packets += 1;
@@ -410,20 +419,12 @@ impl Engine {
     }
 
     /// Evaluates the rules over events on a frame or packet that is not decoded.
-    fn inspect_undecoded(&mut self, rules: &Ruleset, context: Context, out: &mut Events) -> Verdict {
-        if context.events.is_empty() {
+    fn inspect_undecoded(&mut self, rules: &Ruleset, packet: &Packet<'_>, out: &mut Events) -> Verdict {
+        if packet.events.is_empty() {
             return Verdict::Pass;
         }
-        let packet = Packet {
-            number: context.number,
-            time: context.time,
-            tunnel_depth: context.tunnel_depth,
-            events: context.events,
-            is_pseudo: false,
-            ..Packet::EMPTY
-        };
-        self.report_events(&packet, 0, out);
-        self.inspect_events(rules, &packet, None, out)
+        self.report_events(packet, 0, out);
+        self.inspect_events(rules, packet, None, out)
     }
 
     /// Evaluates the rules over events on a fragment that overlaps another.

@@ -12,10 +12,10 @@ use crate::tcp::{Session, TcpProblem};
 
 impl Engine {
     /// Applies a packet to the transport state of its flow, and passes data that became inspectable to the
-    /// parser. Returns the changes of the packet that the normaliser asks for.
+    /// parser. Marks the packet that ends the handshake. Returns the changes of the packet that the normaliser asks for.
     pub(super) fn transport(
         &mut self,
-        packet: &Packet<'_>,
+        packet: &mut Packet<'_>,
         flow: &mut Flow,
         direction: Direction,
     ) -> Result<Option<(Edits, SegmentLocation)>, TcpProblem> {
@@ -35,7 +35,8 @@ impl Engine {
             false => self.tcp.depth,
         };
         let counters = &mut self.counters.tcp;
-        if flow.tcp.is_none() {
+        let was_seen = flow.tcp.is_some();
+        if !was_seen {
             let Some(session) = Session::begin(tcp, &self.tcp, depth) else {
                 counters.problems[TcpProblem::Midstream as usize] += 1;
                 return Err(TcpProblem::Midstream);
@@ -93,6 +94,9 @@ impl Engine {
                 app.stream(key, chunk);
             });
         }
+        let has_begun = flow.state == FlowState::New && session.state() == FlowState::Established;
+        let is_empty = |side| session.stream(side).is_none_or(|stream| stream.sent() == 0);
+        packet.ends_handshake = has_begun && was_seen && Direction::BOTH.into_iter().all(is_empty);
         flow.state = session.state();
         flow.was_established |= flow.state == FlowState::Established;
         session.charge(&mut self.segment_bytes);

@@ -72,6 +72,9 @@ pub struct Packet<'a> {
     pub is_tunnel: bool,
     /// True if the flow was encrypted before this packet, and still is. The payload is not inspected.
     pub is_encrypted: bool,
+    /// True for the acknowledgment that ends the handshake of a connection in which no data were sent. The connection is established
+    /// from the next packet on.
+    pub ends_handshake: bool,
     /// True for a segment that its connection did not accept. The segment is inspected on its own, not as
     /// part of the stream.
     pub is_rejected_by_stream: bool,
@@ -109,6 +112,7 @@ impl<'a> Packet<'a> {
         is_reassembled: false,
         is_tunnel: false,
         is_encrypted: false,
+        ends_handshake: false,
         is_rejected_by_stream: false,
         is_fragment: false,
         is_pseudo: true,

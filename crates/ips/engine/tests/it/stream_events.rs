@@ -307,3 +307,77 @@ fn packets_that_are_not_decoded_raise_alerts_and_are_dropped_in_line_by_a_rule()
         assert_eq!(bed.sids().into_iter().collect::<Vec<_>>(), expected, "{mode:?}");
     }
 }
+
+#[test]
+fn a_rule_over_events_of_a_cut_transport_header_may_ask_for_its_protocol_and_addresses() {
+    let text = "alert tcp 10.0.0.1 any -> any any (decode-event:tcp.pkt_too_small; sid:1;)\n\
+        alert udp any any -> 10.0.0.2 any (decode-event:udp.hlen_too_small; sid:2;)\n\
+        alert udp any any -> any any (decode-event:tcp.pkt_too_small; sid:3;)\n\
+        alert tcp 10.0.0.9 any -> any any (decode-event:tcp.pkt_too_small; sid:4;)\n\
+        alert tcp any any -> any 80 (decode-event:tcp.pkt_too_small; sid:5;)\n\
+        alert udp [2001:db8::1] any -> any any (decode-event:udp.hlen_too_small; sid:6;)\n";
+    let v4 = |protocol: u8, size: u8| {
+        let header = [
+            0x45,
+            0,
+            0,
+            20 + size,
+            0,
+            1,
+            0,
+            0,
+            64,
+            protocol,
+            0,
+            0,
+            10,
+            0,
+            0,
+            1,
+            10,
+            0,
+            0,
+            2,
+        ];
+        [&header[..], &vec![0; usize::from(size)]].concat()
+    };
+    let mut v6 = vec![0x60, 0, 0, 0, 0, 5, 17, 64];
+    for last in [1, 2] {
+        v6.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    v6.extend([0; 5]);
+    for mode in [Mode::Ids, Mode::Ips] {
+        let settings = Settings {
+            mode,
+            ..Settings::default()
+        };
+        let mut bed = TestBed::with(settings, text);
+        bed.send_all([v4(6, 10), v4(17, 7), v6.clone()]);
+        assert_eq!(bed.sids().into_iter().collect::<Vec<_>>(), [1, 2, 6], "{mode:?}");
+    }
+}
+
+#[test]
+fn a_connection_is_established_behind_the_acknowledgment_that_ends_its_handshake() {
+    // The numbers of the packets that a rule matches; a rule over packets matches each.
+    let matched = |rule: &str, packets: Vec<Vec<u8>>| {
+        let mut bed = TestBed::new(Mode::Ids, rule);
+        let count = |packet| {
+            let before = bed.alerts();
+            bed.send(packet);
+            bed.alerts() - before
+        };
+        packets.into_iter().map(count).collect::<Vec<_>>()
+    };
+    let established_rule = "alert tcp any any -> any any (flow:established; ttl:>0; sid:1;)";
+    let new = "alert tcp any any -> any any (flow:not_established; ttl:>0; sid:1;)";
+    let (c, s) = (CLIENT + 1, SERVER + 1);
+    let usual = established(vec![from_server(ACK, s, c, &[]), data(0, b"abc")]);
+    assert_eq!(matched(established_rule, usual.clone()), [0, 0, 0, 1, 1]);
+    assert_eq!(matched(new, usual), [1, 1, 1, 0, 0]);
+    // Data that end the handshake, because the acknowledgment before them was lost, are of an established connection.
+    let [syn, syn_ack, _] = handshake();
+    let lost = vec![syn, syn_ack, data(0, b"abc")];
+    assert_eq!(matched(established_rule, lost.clone()), [0, 0, 1]);
+    assert_eq!(matched(new, lost), [1, 1, 0]);
+}
