@@ -29,7 +29,8 @@ struct Side {
     pending: Vec<u8>,
     /// Bytes of the message in progress that are skipped.
     left: usize,
-    has_failed: bool,
+    /// True behind lost bytes, until the next message is found.
+    is_searching: bool,
 }
 
 heap!(Side { pending });
@@ -52,24 +53,41 @@ impl Framed {
         &mut self,
         chunk: StreamChunk<'_>,
         size: impl Fn(&[u8]) -> Size,
+        take: impl FnMut(&[u8]) -> bool,
+    ) -> Outcome {
+        // Behind lost bytes, the next message cannot be found.
+        self.add_searching(chunk, |bytes| (bytes.len(), false), size, take)
+    }
+
+    /// Adds bytes as [`Framed::add`] does, and looks for the next message behind lost bytes: `find` returns its position and true, or
+    /// the position from which on more bytes may show one and false.
+    pub(super) fn add_searching(
+        &mut self,
+        chunk: StreamChunk<'_>,
+        find: impl Fn(&[u8]) -> (usize, bool),
+        size: impl Fn(&[u8]) -> Size,
         mut take: impl FnMut(&[u8]) -> bool,
     ) -> Outcome {
         let side = &mut self.sides[chunk.direction.index()];
-        if side.has_failed {
-            return Outcome::Continue;
-        }
-        if chunk.gap_before > 0 {
-            if chunk.gap_before > side.left as u64 {
-                // The next message cannot be found.
-                *side = Side {
-                    has_failed: true,
-                    ..Side::default()
-                };
-                return Outcome::Continue;
-            }
+        let mut bytes = chunk.bytes;
+        if chunk.gap_before > side.left as u64 {
+            *side = Side {
+                is_searching: true,
+                ..Side::default()
+            };
+        } else {
             side.left -= chunk.gap_before as usize;
         }
-        let mut bytes = chunk.bytes;
+        if side.is_searching {
+            side.pending.extend_from_slice(bytes);
+            let (at, is_found) = find(&side.pending);
+            side.pending.drain(..at.min(side.pending.len()));
+            if !is_found {
+                return Outcome::Continue;
+            }
+            side.is_searching = false;
+            bytes = &[];
+        }
         let skipped = side.left.min(bytes.len());
         side.left -= skipped;
         bytes = &bytes[skipped..];

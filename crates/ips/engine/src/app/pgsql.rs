@@ -1,6 +1,7 @@
 //! PostgreSQL (PostgreSQL 17, chapter 53, "Frontend/Backend Protocol"): each message of the client is a transaction, with all
 //! messages of the server up to the next one that ends a response.
 
+mod resynchronize;
 mod values;
 
 use millrace_ips_rules::buffers::Buffer;
@@ -13,6 +14,7 @@ use super::transaction::{Progress, Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use resynchronize::resynchronize;
 use values::{
     Authentication, authentication, columns, copied, count, credentials, parameter, problem, row_size, text,
 };
@@ -449,8 +451,14 @@ impl Parser for Pgsql {
                     }
                 }
             }
-            Direction::ToServer => framed.add(chunk, size, |message| self.request(message, out)),
-            Direction::ToClient => framed.add(chunk, size, |message| self.response(message, out)),
+            Direction::ToServer => {
+                let find = |bytes: &[u8]| resynchronize(bytes, |kind| request_name(kind).is_some());
+                framed.add_searching(chunk, find, size, |message| self.request(message, out))
+            }
+            Direction::ToClient => {
+                let find = |bytes: &[u8]| resynchronize(bytes, |kind| response_name(kind).is_some());
+                framed.add_searching(chunk, find, size, |message| self.response(message, out))
+            }
         };
         self.framed = framed;
         outcome

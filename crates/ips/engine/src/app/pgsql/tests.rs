@@ -178,3 +178,44 @@ fn parameters_have_the_names_of_records_or_their_own() {
         );
     }
 }
+
+#[test]
+fn messages_behind_lost_bytes_are_found_in_any_segmentation() {
+    let startup = [&[0, 0, 0, 17, 0, 3, 0, 0][..], b"user\0me\0\0"].concat();
+    let query = |text: &[u8]| message(b'Q', text);
+    let behind = [query(b"SELECT 3\0"), query(b"SELECT 4\0")].concat();
+    // The end of the lost message may look like the header of another, unless a segment ends there.
+    for (kept, steps) in [
+        (&b""[..], &[1, 7, 1000][..]),
+        (b"2\0", &[1, 7, 1000]),
+        (b" C\0\0\0\x0412\0", &[7, 1000]),
+        (b"P\0\0\0\x05x12\0", &[7, 1000]),
+    ] {
+        for &step in steps {
+            let (mut pgsql, mut out) = (Pgsql::default(), Transactions::default());
+            let first = [&startup[..], &query(b"SELECT 1\0"), &query(b"SELECT 2\0")[..4]].concat();
+            let outcome = pgsql.data(StreamChunk::of(Direction::ToServer, &first), &mut out);
+            assert_eq!(outcome, Outcome::Continue);
+            let rest = [kept, &behind].concat();
+            for (at, bytes) in rest.chunks(step).enumerate() {
+                let chunk = StreamChunk {
+                    gap_before: if at == 0 { 9 } else { 0 },
+                    ..StreamChunk::of(Direction::ToServer, bytes)
+                };
+                assert_eq!(pgsql.data(chunk, &mut out), Outcome::Continue);
+            }
+            let queries: Vec<Vec<u8>> = out
+                .list
+                .iter()
+                .flat_map(|transaction| transaction.buffers(Buffer::PgsqlQuery, Direction::ToServer))
+                .map(|view| view.bytes.to_vec())
+                .collect();
+            assert_eq!(
+                queries,
+                [b"SELECT 1", b"SELECT 3", b"SELECT 4"],
+                "{} {step}",
+                kept.escape_ascii()
+            );
+        }
+    }
+}
