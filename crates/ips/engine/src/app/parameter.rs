@@ -54,6 +54,26 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
+/// Returns true if words follow an unquoted value of a parameter before the next semicolon. Some recipients take them as a part of
+/// the value, some do not. A comment is none (RFC 2045, section 5.1).
+pub(in crate::app) fn has_words_behind(value: &[u8], name: &[u8]) -> bool {
+    let mut parameters = Parameters::of(value);
+    loop {
+        let before = parameters.rest;
+        match parameters.next() {
+            None => return false,
+            Some((known, _)) if !known.eq_ignore_ascii_case(name) => {}
+            Some((_, value)) => {
+                let text = &before[..before.len() - parameters.rest.len()];
+                let behind = text.splitn(2, |byte| *byte == b'=').nth(1).unwrap_or_default();
+                let words = behind.trim_ascii().strip_prefix(value.as_slice());
+                let words = words.unwrap_or_default().trim_ascii_start();
+                return !words.is_empty() && words[0] != b'(';
+            }
+        }
+    }
+}
+
 /// Returns the text up to a quote and its size including the quote. Without a quote, the size is `None`.
 fn unquoted(text: &[u8]) -> (Vec<u8>, Option<usize>) {
     let mut out = Vec::new();
@@ -211,6 +231,23 @@ mod tests {
             );
         }
         assert_eq!(boundary_of(b"multipart/mixed; x=y"), None);
+    }
+
+    #[test]
+    fn words_behind_an_unquoted_value_are_told() {
+        let told = |value: &[u8]| has_words_behind(value, b"boundary");
+        assert!(told(b"multipart/mixed; boundary=B B"));
+        assert!(told(b"multipart/mixed; x; boundary=--=B B"));
+        assert!(told(b"multipart/mixed; x=1; Boundary = B\tcharset; y=2"));
+        for value in [
+            &b"multipart/mixed; boundary=B"[..],
+            b"multipart/mixed; boundary=B ; x=a b",
+            b"multipart/mixed; boundary=\"B B\"",
+            b"multipart/mixed; boundary=B (a comment)",
+            b"multipart/mixed; x=a b",
+        ] {
+            assert!(!told(value), "{}", value.escape_ascii());
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(in crate::app) use self::summary::addresses;
 use super::decode::{Decoder, Encoding};
 use super::lines;
 use crate::app::AppSettings;
-use crate::app::parameter::{boundary_of, extended_parameter, parameter};
+use crate::app::parameter::{boundary_of, extended_parameter, has_words_behind, parameter};
 use crate::app::record::MailStatus;
 use crate::app::transaction::{AppEvent, Transaction};
 
@@ -97,6 +97,9 @@ impl Mime {
             State::Headers(headers) => {
                 if begins && is_empty {
                     let headers = core::mem::take(headers);
+                    if headers.has_repeated {
+                        self.raise("smtp.mime_malformed_msg", transaction);
+                    }
                     self.end_headers(&headers.block, transaction, settings);
                     return;
                 }
@@ -340,6 +343,9 @@ impl Mime {
         };
         if begins(&content_type, b"multipart/") {
             self.state = State::Text;
+            if has_words_behind(&content_type, b"boundary") {
+                self.raise("smtp.mime_malformed_msg", transaction);
+            }
             match boundary_of(&content_type).filter(|boundary| !boundary.is_empty()) {
                 Some(boundary) if boundary.len() > BOUNDARY_SIZE => {
                     self.raise("smtp.mime_bound_too_long", transaction);

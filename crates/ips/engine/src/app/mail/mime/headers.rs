@@ -38,6 +38,8 @@ pub(super) struct Headers {
     /// The kept header to which the line in progress belongs, as an index of [`NAMES`].
     current: Option<usize>,
     has: [bool; NAMES.len()],
+    /// True if a header that decides how the part is parsed is there again: recipients take the first or the last one.
+    pub(super) has_repeated: bool,
     /// True if these lines may be encoded, so that only a first line that is a header begins headers.
     pub(super) may_be_encoded: bool,
 }
@@ -75,6 +77,7 @@ impl Headers {
                 .unwrap_or_default()
                 .trim_ascii();
             let known = NAMES.iter().position(|known| known.eq_ignore_ascii_case(name));
+            self.has_repeated |= known.is_some_and(|index| index < STRUCTURAL && self.has[index]);
             self.current = known
                 .filter(|&index| !core::mem::replace(&mut self.has[index], true) || NAMES[index] == RECEIVED);
             self.current_size = 0;

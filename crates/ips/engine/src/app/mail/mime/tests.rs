@@ -397,3 +397,18 @@ fn attachments_of_many_mails_without_room_in_their_transaction_are_an_event() {
     }
     assert_eq!(mail(), (most, true));
 }
+
+#[test]
+fn headers_that_recipients_read_in_different_ways_are_an_event() {
+    let part = |headers: &str| format!("Content-Type: a/b; name=f\r\n{headers}\r\nx\r\n");
+    let events = |mail: &str| parse(mail.as_bytes()).events.clone();
+    let encoding = "Content-Transfer-Encoding: ";
+    assert!(events(&part(&format!("{encoding}7bit\r\n"))).is_empty());
+    for mail in [
+        part(&format!("{encoding}7bit\r\n{encoding}base64\r\n")),
+        part("Content-Type: text/plain\r\n"),
+        "Content-Type: multipart/mixed; boundary=B B\r\n\r\n--B B--\r\n".to_owned(),
+    ] {
+        assert_eq!(events(&mail), ["smtp.mime_malformed_msg"], "{mail}");
+    }
+}
