@@ -144,7 +144,7 @@ pub struct Alert {
     pub packet_variables: Vec<(Vec<u8>, Vec<u8>)>,
     /// Flow and transaction of the alert, if [`Settings::records`](crate::Settings::records) is set.
     pub context: Option<Box<AlertContext>>,
-    /// What the frame of the alert does not have, if [`Settings::evidence`](crate::Settings::evidence) is set; `None` if the
+    /// Data that the frame of the alert does not have, if [`Settings::evidence`](crate::Settings::evidence) is set; `None` if the
     /// rule matched on the packet of the frame.
     pub evidence: Option<Box<Evidence>>,
 }

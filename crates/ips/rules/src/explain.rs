@@ -206,7 +206,7 @@ fn words(option: &RuleOption, buffer: &str) -> String {
                 .map(|suffix| format!(" ({suffix})"))
                 .unwrap_or_default();
             match field {
-                // Its numbers may stand for names.
+                // Numbers of procedures may stand for names.
                 NumberField::NfsProcedure => {
                     format!("{} is {}{suffix}", field.words(), field.print(*comparison))
                 }

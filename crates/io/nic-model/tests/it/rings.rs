@@ -188,7 +188,10 @@ fn a_device_that_is_disabled_and_enabled_again_is_empty_and_its_rings_begin_at_0
         nic.poll();
         assert_eq!(driver.memory.read_register("STATUS", 0), 1);
         let (mut buffer, mut sent) = (Vec::new(), Vec::new());
-        assert_eq!(nic.transmit(8, &mut buffer, |bytes| sent.extend_from_slice(bytes)), 1);
+        assert_eq!(
+            nic.transmit(8, &mut buffer, |bytes| sent.extend_from_slice(bytes)),
+            1
+        );
         assert_eq!(sent, frame);
         nic.poll();
         assert_eq!(driver.memory.read_register("STATUS", 0), 0);

@@ -23,10 +23,8 @@ use crate::event::address_text;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 pub(in crate::app) use names::response_names;
-use resynchronize::resynchronize;
+use resynchronize::{HEADER, resynchronize};
 
-/// Size of the header of a message.
-const HEADER: usize = 12;
 /// Bytes for which a name has room from its first label on: most names fit.
 const NAME_HINT: usize = 48;
 /// Largest number of labels of a name.

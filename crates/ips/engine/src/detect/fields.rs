@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::enumerations::NFS_NAMED;
-use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
+use millrace_ips_rules::options::number::{Comparison, NumberField};
+use millrace_ips_rules::options::selection::{Index, Selection};
 use millrace_ips_rules::options::words::TextField;
 use millrace_types::Time;
 

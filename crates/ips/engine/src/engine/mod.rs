@@ -300,7 +300,7 @@ impl Engine {
             false => context,
         };
         if let Err(reason) = packet.read(bytes, network, context) {
-            // What was read of the headers is there, so that rules may ask for the protocol, and for addresses.
+            // The headers that were read are there, so that rules may ask for the protocol, and for addresses.
             let decided = self.inspect_undecoded(rules, &packet, out);
             return decided.max(self.undecoded(reason));
         }

@@ -7,6 +7,7 @@ pub mod entropy;
 pub mod enumerations;
 pub mod number;
 pub mod protocols;
+pub mod selection;
 pub mod settings;
 pub mod state;
 pub mod transform;
@@ -23,7 +24,8 @@ use crate::text::{escape, inside_quotes, list, no_value, number32, quote, requir
 use bytes::{Base64Decode, ByteKind, ByteOption, IsDataAt};
 use content::{Content, Pcre};
 use dataset::Dataset;
-use number::{Comparison, Index, NumberField};
+use number::{Comparison, NumberField};
+use selection::Index;
 use state::{BitScope, Bits, FlowInt, FlowState, Rate};
 use transform::Transform;
 use words::TextField;

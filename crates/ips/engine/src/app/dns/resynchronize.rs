@@ -1,8 +1,9 @@
 //! The search for the next message behind lost bytes of a connection.
 
-use super::HEADER;
 use crate::flow::Direction;
 
+/// Size in bytes of the header of a message (RFC 1035, section 4.1.1).
+pub(super) const HEADER: usize = 12;
 /// Size in bytes of the length field in front of each message (RFC 1035, section 4.2.2).
 const LENGTH: usize = 2;
 /// Size in bytes of the type and the class of a question.

@@ -12,16 +12,18 @@
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
-use super::files::Bytes;
+use super::Nfs;
+use super::bytes::Bytes;
 use super::handles::{Handle, Name};
 use super::operations as op;
-use super::rpc::{Call, Protection};
+use super::records::{numbers, record, rpc_of};
+use super::rpc::Call;
+use super::waiting::{Answer, COMPOUND, Waiting};
+use super::walks::{CallWalk, Current, Expected, Note, Read, ReplyWalk};
 use super::xdr::{Found, opaque};
-use super::{Answer, COMPOUND, Nfs, Waiting, numbers, record, rpc_of};
 use crate::app::AppProtocol;
 use crate::app::framed::number;
-use crate::app::heap::{Heap, heap};
-use crate::app::record::{Fields, Record};
+use crate::app::record::Record;
 use crate::app::transaction::{Progress, Transactions};
 use crate::flow::Direction;
 
@@ -29,92 +31,6 @@ use crate::flow::Direction;
 const OPERATIONS: u32 = 1024;
 /// Largest number of operations of a call whose results are expected.
 const NOTES: usize = 8;
-
-/// What the result of an operation is for.
-#[derive(Debug, Clone)]
-pub(super) enum Note {
-    /// It is the handle of a name, which had a temporary handle.
-    Handle(Handle, Name),
-    /// It has bytes of the file from this offset on.
-    Read(Handle, u64, Name),
-    /// The file is closed.
-    Close(Handle),
-    /// The bytes that were written are stable.
-    Commit(Handle),
-}
-
-/// An operation of a call whose result is expected, by its position.
-#[derive(Debug, Clone)]
-pub(super) struct Expected {
-    position: u32,
-    note: Note,
-}
-
-impl Heap for Expected {
-    fn heap(&self) -> usize {
-        match &self.note {
-            Note::Handle(_, name) | Note::Read(_, _, name) => name.heap(),
-            Note::Close(_) | Note::Commit(_) => 0,
-        }
-    }
-}
-
-/// The current file of an operation.
-#[derive(Debug, Clone, Default)]
-struct Current {
-    handle: Option<Handle>,
-    name: Name,
-}
-
-impl Current {
-    /// Returns the handle, or one for the file that is not known.
-    fn handle(&self) -> Handle {
-        self.handle.unwrap_or_else(|| Handle::named(None, b""))
-    }
-}
-
-/// The walk over the operations of a call.
-#[derive(Debug)]
-pub(super) struct CallWalk {
-    transaction: u64,
-    identifier: u32,
-    protection: Protection,
-    rpc: Fields,
-    /// The number of operations that follow, and the position of the next.
-    left: u32,
-    position: u32,
-    current: Current,
-    saved: Current,
-    expected: Vec<Expected>,
-    /// The bit of each operation that the transaction has as a number.
-    seen: u128,
-    /// The operation that the record names, with its rank.
-    main: Option<(u8, u32)>,
-    main_file: Current,
-    names: [Name; 2],
-}
-
-heap!(CallWalk { rpc, expected });
-
-/// The walk over the results of a reply.
-#[derive(Debug)]
-pub(super) struct ReplyWalk {
-    transaction: Option<u64>,
-    rpc: Fields,
-    left: u32,
-    position: u32,
-    expected: Vec<Expected>,
-}
-
-heap!(ReplyWalk { rpc, expected });
-
-/// How far a part of a message was read.
-pub(super) enum Read {
-    /// The operations are read, or the others have no known form.
-    Whole,
-    /// The bytes of a file follow, and then the other operations.
-    Bytes(Bytes),
-}
 
 impl Nfs {
     /// Reads a call COMPOUND.
@@ -420,7 +336,7 @@ impl Nfs {
         None
     }
 
-    /// Ends a reply.
+    /// Notes that the reply of a call is read.
     pub(super) fn end_reply(&mut self, walk: &ReplyWalk, out: &mut Transactions) {
         if let Some(transaction) = walk.transaction.and_then(|id| out.by_id(id)) {
             transaction.advance(Direction::ToClient, Progress::Complete);

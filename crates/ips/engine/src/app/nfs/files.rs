@@ -1,31 +1,13 @@
 //! Bytes of files in calls and replies.
 
+use super::Nfs;
+use super::bytes::Bytes;
 use super::handles::{Handle, Name};
+use super::records::{numbers, record};
 use super::xdr::Data;
-use super::{Nfs, numbers, record};
-use crate::app::heap::heap;
 use crate::app::record::{Fields, Record};
 use crate::app::transaction::Transactions;
 use crate::flow::Direction;
-
-/// Bytes of a file that follow behind the part of a message that was read.
-#[derive(Debug)]
-pub(super) struct Bytes {
-    handle: Handle,
-    name: Name,
-    /// Offset of the next byte in the file.
-    offset: u64,
-    /// Number of bytes of the file, and then of padding, that follow.
-    pub(super) left: usize,
-    pub(super) padding: usize,
-    /// The size of the file, if the server has told it.
-    pub(super) size: Option<u64>,
-    /// The version and the number of the procedure or operation, and the record of its call.
-    procedure: (u64, u64),
-    rpc: Fields,
-}
-
-heap!(Bytes { name, rpc });
 
 impl Nfs {
     /// Passes bytes of a file on. Returns those that follow.
@@ -116,13 +98,5 @@ impl Nfs {
             fields.text("type", b"response").text("status", b"OK");
         }
         transaction.record = Record::Fields(Box::new(fields));
-    }
-}
-
-impl Bytes {
-    /// Skips bytes of the file, which were passed on or are lost.
-    pub(super) fn skip(&mut self, size: usize) {
-        self.left -= size.min(self.left);
-        self.offset = self.offset.saturating_add(size as u64);
     }
 }

@@ -10,83 +10,49 @@
 //!
 //! A WRITE call with bytes has no transaction beside that of its file.
 
+mod bytes;
 mod compound;
 mod files;
 mod handles;
 mod operations;
 mod procedures;
+mod records;
 mod rpc;
 #[cfg(test)]
 mod tests;
+mod waiting;
+mod walks;
 mod xdr;
 
 use std::collections::VecDeque;
 
 use millrace_ips_rules::buffers::Buffer;
-use millrace_ips_rules::options::number::NumberField;
 
 use super::framed::{KEPT, fields};
 use super::open_files::OpenFiles;
 use super::parser::{Outcome, Parser};
 use super::record::{Fields, Record, Value};
-use super::transaction::{Progress, Transaction, Transactions};
+use super::transaction::{Progress, Transactions};
 use super::{AppProtocol, AppSettings, Transport};
 use crate::app::heap::{Heap, heap};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
-use compound::{CallWalk, Expected, Read, ReplyWalk};
-use files::Bytes;
+use bytes::Bytes;
 use handles::{Handle, Name, Names};
 use procedures::Effect;
-use rpc::{Call, Protection};
+use records::{numbers, record, rpc_of};
+use rpc::Call;
+use waiting::{Answer, COMPOUND, Waiting};
+use walks::{CallWalk, Read, ReplyWalk};
 use xdr::Found;
 
 /// Largest number of calls that wait for replies.
 const WAITING: usize = 256;
-/// The procedure that has operations (RFC 8881, section 16.2).
-const COMPOUND: u64 = 1;
 /// Size of the mark in front of a fragment in bytes, and its bit for the last one of a record (RFC 5531, section 11).
 const MARK: usize = 4;
 const LAST_FRAGMENT: u32 = 1 << 31;
 
-/// What the answer to a call is for.
-#[derive(Debug)]
-enum Answer {
-    /// It has the handle of the name.
-    Handle(Name),
-    /// It has bytes of the file from this offset on.
-    Bytes(Handle, u64, Name),
-    /// The bytes that were written are stable.
-    Commit(Handle),
-    Compound(Vec<Expected>),
-    Other,
-}
-
-impl Heap for Answer {
-    fn heap(&self) -> usize {
-        match self {
-            Answer::Handle(name) | Answer::Bytes(_, _, name) => name.heap(),
-            Answer::Compound(expected) => expected.heap(),
-            Answer::Commit(_) | Answer::Other => 0,
-        }
-    }
-}
-
-/// A call without a reply.
-#[derive(Debug)]
-struct Waiting {
-    identifier: u32,
-    /// The transaction of the call, or of the file that it writes.
-    transaction: Option<u64>,
-    protection: Protection,
-    /// Version and procedure.
-    procedure: (u64, u64),
-    answer: Answer,
-}
-
-heap!(Waiting { answer });
-
-/// What the next bytes of a record are.
+/// The use of the next bytes of a record.
 #[derive(Debug, Default)]
 enum State {
     /// They are kept until the record ends, or as many as are kept have come.
@@ -161,54 +127,6 @@ heap!(Nfs {
     names,
     open
 });
-
-/// Returns the record of a call, or of a file.
-fn record(
-    (version, procedure): (u64, &str),
-    names: &[&[u8]],
-    handle: Option<&str>,
-    is_file: bool,
-    rpc: &Fields,
-) -> Fields {
-    let mut out = Fields::default();
-    out.number("version", version)
-        .text("procedure", procedure.as_bytes())
-        .text("filename", names.first().copied().unwrap_or_default());
-    if let [from, to] = names {
-        out.object("rename", |out| {
-            out.text("from", from).text("to", to);
-        });
-    }
-    if let Some(handle) = handle {
-        out.text("hhash", handle.as_bytes());
-    }
-    out.flag("file_tx", is_file);
-    out.list.push(("rpc", Value::Object(rpc.clone())));
-    out
-}
-
-/// Adds version and procedure, by its number and by its name, to a transaction, unless it has them.
-fn numbers(transaction: &mut Transaction, (version, procedure): (u64, u64), direction: Direction) {
-    transaction.number_once(NumberField::NfsVersion, direction, version);
-    transaction.number_once(NumberField::NfsProcedure, direction, procedure);
-    if let Some(named) = procedures::named(version, procedure) {
-        transaction.number_once(NumberField::NfsProcedure, direction, named);
-    }
-}
-
-/// Returns the record of RPC in that of a transaction.
-fn rpc_of(transaction: Option<u64>, out: &mut Transactions) -> Fields {
-    match transaction
-        .and_then(|id| out.by_id(id))
-        .map(|found| &mut found.record)
-    {
-        Some(Record::Fields(fields)) => match fields.value("rpc") {
-            Some(Value::Object(rpc)) => rpc.clone(),
-            _ => Fields::default(),
-        },
-        _ => Fields::default(),
-    }
-}
 
 impl Nfs {
     pub(super) fn new(transport: Transport, settings: AppSettings) -> Nfs {

@@ -50,7 +50,7 @@ const STATE_PROTECTION: Xdr = Union(&[
     (2, &[BITMAP, BITMAP, Array(&[Opaque]), Array(&[Opaque]), U32, U32]),
 ]);
 const IMPLEMENTATION: Xdr = Array(&[Opaque, Opaque, U64, U32]);
-/// Where a server is (RFC 7862, section 4.10).
+/// The place of a server (RFC 7862, section 4.10).
 const LOCATION: Xdr = Union(&[(1, &[Opaque]), (2, &[Opaque]), (3, &[Opaque, Opaque])]);
 const CHANGE: [Xdr; 3] = [U32, U64, U64];
 const SECURITY: Xdr = Array(&[Union(&[(0, &[]), (1, &[]), (6, &[Opaque, U32, U32])])]);

@@ -57,7 +57,7 @@ const PROCEDURES_2: [&str; 18] = [
     "STATFS",
 ];
 
-/// What a procedure does with files.
+/// The effect of a procedure on files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     /// The reply has the handle of the name in the call.
@@ -159,7 +159,7 @@ const STATUS: &[(u64, &str)] = &[
     (10_005, "ERR_TOOSMALL"),
     (10_006, "ERR_SERVERFAULT"),
     (10_007, "ERR_BADTYPE"),
-    // That of version 4 is ERR_DELAY.
+    // Version 4 calls it ERR_DELAY.
     (10_008, "ERR_JUKEBOX"),
     (10_009, "ERR_SAME"),
     (10_010, "ERR_DENIED"),

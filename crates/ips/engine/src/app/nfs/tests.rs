@@ -1,6 +1,8 @@
 use super::*;
 use crate::app::file::FileState;
+use crate::app::transaction::Transaction;
 use millrace_ips_rules::options::enumerations::NFS_NAMED;
+use millrace_ips_rules::options::number::NumberField;
 
 const UP: Direction = Direction::ToServer;
 const DOWN: Direction = Direction::ToClient;

@@ -44,7 +44,7 @@ pub(super) struct Data<'a> {
     pub(super) padding: usize,
 }
 
-/// What a walk collects.
+/// The values that a walk collects.
 #[derive(Debug, Default)]
 pub(super) struct Found<'a> {
     /// The first handle.

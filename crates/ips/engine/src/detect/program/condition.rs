@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_ips_rules::countries::{Countries, Country};
-use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
+use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::options::protocols::ProtocolOf;
+use millrace_ips_rules::options::selection::{Index, Selection};
 use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::reputation::Reputation;
 use millrace_wire::IpProto;

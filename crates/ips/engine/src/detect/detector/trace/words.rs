@@ -298,7 +298,7 @@ pub(super) fn app(test: &AppTest) -> String {
         }
         AppTest::Progress(progress) => format!("the message has come up to {progress:?}"),
         AppTest::Field(field, value) => format!("{} is {value}", field.words()),
-        // Its numbers may stand for names.
+        // Numbers of procedures may stand for names.
         AppTest::Number(field @ NumberField::NfsProcedure, comparison, index) => {
             format!("{} is {} ({index:?})", field.words(), field.print(*comparison))
         }
