@@ -70,7 +70,7 @@ pub(super) fn change<B: Backend>(
 ) -> Result<view::FlowModsDone, LiveError> {
     let outcome = control.flow_mods(mods.into_iter().map(request).collect());
     let outcome = outcome.map_err(|RefusedFlowMod { index, error }| {
-        let (type_, code) = error.code();
+        let millrace_pipeline::ErrorCode { type_, code } = error.code();
         LiveError::FlowMod {
             index,
             code: ErrorCode { type_, code }.to_string(),

@@ -20,13 +20,12 @@ fn seconds(duration: Option<Duration>) -> Option<f64> {
 }
 
 fn bfd(status: &BfdStatus) -> view::BfdSession {
-    let (local_discriminator, remote_discriminator) = status.discriminators;
     view::BfdSession {
         state: status.state.to_string(),
         remote_state: status.remote_state.to_string(),
         diagnostic: status.diagnostic.to_string(),
-        local_discriminator,
-        remote_discriminator,
+        local_discriminator: status.local_discriminator,
+        remote_discriminator: status.remote_discriminator,
         tx_interval_ms: seconds(status.tx_interval).map(|seconds| seconds * 1000.0),
         detection_time_ms: status.detection_time.as_secs_f64() * 1000.0,
         rx_packets: status.counters.received,

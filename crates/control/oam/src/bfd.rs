@@ -284,9 +284,14 @@ impl Session {
         self.counters
     }
 
-    /// Returns the local and the remote discriminator; the latter is 0 while it is not known.
-    pub fn discriminators(&self) -> (u32, u32) {
-        (self.local_discriminator, self.remote_discriminator)
+    /// Returns the discriminator of this side.
+    pub fn local_discriminator(&self) -> u32 {
+        self.local_discriminator
+    }
+
+    /// Returns the discriminator of the peer; 0 while it is not known.
+    pub fn remote_discriminator(&self) -> u32 {
+        self.remote_discriminator
     }
 
     /// Returns the transmit interval without jitter; `None` if the peer wants no periodic packets. A peer in

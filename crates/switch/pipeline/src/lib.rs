@@ -41,10 +41,10 @@ mod tunnel;
 
 pub use control::{
     ActionCapabilities, ActionError, Aggregate, CapabilityError, ChangeKind, Control, ControlConfig, Cursor,
-    EntryCapabilities, EntryChange, ExtensionError, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
-    FlowModError, FlowRemoved, FlowStat, GroupMod, GroupModError, GroupStat, MeterMod, MeterModError,
-    MeterStat, ModOutcome, PipelineError, PortModError, Prepared, RemovedReason, TableCapabilities,
-    TableLimit, TableSet, TableStat, TypeSet, WhenFull,
+    EntryCapabilities, EntryChange, ErrorCode, ExtensionError, FdbConfig, FlowFilter, FlowMod,
+    FlowModCommand, FlowModError, FlowRemoved, FlowStat, GroupMod, GroupModError, GroupStat, MeterMod,
+    MeterModError, MeterStat, ModOutcome, PipelineError, PortModError, Prepared, RemovedReason,
+    TableCapabilities, TableLimit, TableSet, TableStat, TypeSet, WhenFull,
 };
 pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};

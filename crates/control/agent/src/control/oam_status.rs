@@ -26,8 +26,10 @@ pub struct BfdStatus {
     pub remote_state: bfd::State,
     /// The reason of the last change to down.
     pub diagnostic: bfd::Diagnostic,
-    /// The discriminators of this side and of the peer.
-    pub discriminators: (u32, u32),
+    /// The discriminator of this side.
+    pub local_discriminator: u32,
+    /// The discriminator of the peer; 0 while it is not known.
+    pub remote_discriminator: u32,
     /// The interval of sent packets; `None` if the peer wants none.
     pub tx_interval: Option<Duration>,
     /// The time without packets after which the session ends.
@@ -41,7 +43,8 @@ impl BfdStatus {
             state: session.state(),
             remote_state: session.remote_state(),
             diagnostic: session.diagnostic(),
-            discriminators: session.discriminators(),
+            local_discriminator: session.local_discriminator(),
+            remote_discriminator: session.remote_discriminator(),
             tx_interval: session.tx_interval(),
             detection_time: session.detection_time(),
             counters: session.counters(),

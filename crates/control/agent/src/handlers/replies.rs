@@ -52,11 +52,26 @@ impl Replies {
 }
 
 /// Returns the OpenFlow error code of a pipeline error.
-pub(super) const fn error_code((type_, code): (u16, u16)) -> ErrorCode {
-    ErrorCode { type_, code }
+pub(super) const fn error_code(error: millrace_pipeline::ErrorCode) -> ErrorCode {
+    ErrorCode {
+        type_: error.type_,
+        code: error.code,
+    }
 }
 
 /// Returns a writer for a multipart reply that the caller writes in steps.
 pub(super) fn segments<P: ReplyPart>(xid: Xid) -> SegmentWriter {
     SegmentWriter::new(xid, P::TYPE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_pipeline_have_the_numbers_of_the_codec() {
+        for (name, error) in millrace_pipeline::ErrorCode::ALL {
+            assert_eq!(error_code(*error).name(), Some(*name));
+        }
+    }
 }

@@ -58,7 +58,7 @@ fn two_sessions_come_up_and_then_send_in_the_fast_interval_with_jitter() {
     // 5 s in intervals of 37.5 to 50 ms.
     assert!(sent.iter().all(|sent| (100..=134).contains(sent)), "{sent:?}");
     assert_eq!(ends[0].detection_time(), Duration::from_millis(150));
-    assert_eq!(ends[0].discriminators().1, ends[1].discriminators().0);
+    assert_eq!(ends[0].remote_discriminator(), ends[1].local_discriminator());
     assert!(
         !ends[0].is_polling && !ends[1].is_polling,
         "the poll sequence ended"

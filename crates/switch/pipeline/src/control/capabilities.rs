@@ -10,6 +10,7 @@ use millrace_types::{Priority, TableId};
 use thiserror::Error;
 
 use super::error::CapabilityError;
+use super::error_code::ErrorCode;
 
 /// A set of instruction types or of action types, which OpenFlow numbers from 0 to 31.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -255,7 +256,7 @@ pub enum PipelineError {
 
 impl PipelineError {
     /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4.15).
-    pub const fn code(&self) -> (u16, u16) {
-        (13, 0)
+    pub const fn code(&self) -> ErrorCode {
+        ErrorCode::OFPTFFC_BAD_TABLE
     }
 }

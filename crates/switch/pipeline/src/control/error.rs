@@ -5,6 +5,7 @@ use millrace_types::{GroupId, MeterId, PortNo, TableId};
 use millrace_wire::EtherType;
 use thiserror::Error;
 
+use super::error_code::ErrorCode;
 use crate::group::GroupKind;
 
 /// The reason why an action is refused: a code of `OFPET_BAD_ACTION` (OpenFlow 1.3.5, section 7.5.4.3).
@@ -55,17 +56,18 @@ pub enum ActionError {
 }
 
 impl ActionError {
-    /// Returns the code within `OFPET_BAD_ACTION` (2).
-    pub const fn code(&self) -> (u16, u16) {
-        let code = match self {
-            ActionError::BadOutPort { .. } => 4,
-            ActionError::BadEtherType { .. } => 5,
-            ActionError::TooMany { .. } => 7,
-            ActionError::BadOutGroup { .. } => 9,
-            ActionError::MatchInconsistent { .. } | ActionError::SetFieldPrerequisite { .. } => 10,
-            ActionError::BadSetArgument { .. } => 15,
-        };
-        (2, code)
+    /// Returns the OpenFlow error type (`OFPET_BAD_ACTION`) and code.
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            ActionError::BadOutPort { .. } => ErrorCode::OFPBAC_BAD_OUT_PORT,
+            ActionError::BadEtherType { .. } => ErrorCode::OFPBAC_BAD_ARGUMENT,
+            ActionError::TooMany { .. } => ErrorCode::OFPBAC_TOO_MANY,
+            ActionError::BadOutGroup { .. } => ErrorCode::OFPBAC_BAD_OUT_GROUP,
+            ActionError::MatchInconsistent { .. } | ActionError::SetFieldPrerequisite { .. } => {
+                ErrorCode::OFPBAC_MATCH_INCONSISTENT
+            }
+            ActionError::BadSetArgument { .. } => ErrorCode::OFPBAC_BAD_SET_ARGUMENT,
+        }
     }
 }
 
@@ -114,19 +116,16 @@ pub enum CapabilityError {
 
 impl CapabilityError {
     /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4).
-    pub const fn code(&self) -> (u16, u16) {
+    pub const fn code(&self) -> ErrorCode {
         match self {
-            // OFPET_BAD_INSTRUCTION
-            CapabilityError::Instruction { .. } => (3, 1),
-            CapabilityError::Goto { .. } => (3, 2),
-            CapabilityError::WriteMetadata { .. } => (3, 4),
-            // OFPET_BAD_ACTION
-            CapabilityError::Action { .. } => (2, 0),
-            CapabilityError::SetField { .. } => (2, 13),
-            // OFPET_BAD_MATCH
-            CapabilityError::Wildcard { .. } => (4, 5),
-            CapabilityError::Field { .. } => (4, 6),
-            CapabilityError::Mask { .. } => (4, 8),
+            CapabilityError::Instruction { .. } => ErrorCode::OFPBIC_UNSUP_INST,
+            CapabilityError::Goto { .. } => ErrorCode::OFPBIC_BAD_TABLE_ID,
+            CapabilityError::WriteMetadata { .. } => ErrorCode::OFPBIC_UNSUP_METADATA_MASK,
+            CapabilityError::Action { .. } => ErrorCode::OFPBAC_BAD_TYPE,
+            CapabilityError::SetField { .. } => ErrorCode::OFPBAC_BAD_SET_TYPE,
+            CapabilityError::Wildcard { .. } => ErrorCode::OFPBMC_BAD_WILDCARDS,
+            CapabilityError::Field { .. } => ErrorCode::OFPBMC_BAD_FIELD,
+            CapabilityError::Mask { .. } => ErrorCode::OFPBMC_BAD_MASK,
         }
     }
 }
@@ -139,10 +138,10 @@ pub struct ExtensionError(pub Extension);
 impl ExtensionError {
     /// Returns the OpenFlow error type and code: `OFPBMC_BAD_FIELD` or `OFPBMC_BAD_MASK` (OpenFlow 1.3.5, section
     /// 7.5.4.5).
-    pub const fn code(&self) -> (u16, u16) {
+    pub const fn code(&self) -> ErrorCode {
         match self.0 {
-            Extension::Field(_) => (4, 6),
-            Extension::Mask(_) => (4, 8),
+            Extension::Field(_) => ErrorCode::OFPBMC_BAD_FIELD,
+            Extension::Mask(_) => ErrorCode::OFPBMC_BAD_MASK,
         }
     }
 }
@@ -196,18 +195,14 @@ pub enum FlowModError {
 
 impl FlowModError {
     /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4).
-    pub const fn code(&self) -> (u16, u16) {
+    pub const fn code(&self) -> ErrorCode {
         match self {
-            // OFPET_FLOW_MOD_FAILED
-            FlowModError::TableFull { .. } => (5, 1),
-            FlowModError::BadTable { .. } => (5, 2),
-            FlowModError::Overlap { .. } => (5, 3),
-            FlowModError::BadFlags { .. } => (5, 7),
-            // OFPET_BAD_INSTRUCTION
-            FlowModError::BadGoto { .. } => (3, 2),
-            // OFPET_METER_MOD_FAILED
-            FlowModError::NoSuchMeter { .. } => (12, 2),
-            // OFPET_BAD_ACTION
+            FlowModError::TableFull { .. } => ErrorCode::OFPFMFC_TABLE_FULL,
+            FlowModError::BadTable { .. } => ErrorCode::OFPFMFC_BAD_TABLE_ID,
+            FlowModError::Overlap { .. } => ErrorCode::OFPFMFC_OVERLAP,
+            FlowModError::BadFlags { .. } => ErrorCode::OFPFMFC_BAD_FLAGS,
+            FlowModError::BadGoto { .. } => ErrorCode::OFPBIC_BAD_TABLE_ID,
+            FlowModError::NoSuchMeter { .. } => ErrorCode::OFPMMFC_INVALID_METER,
             FlowModError::Action(error) => error.code(),
             FlowModError::Capability(error) => error.code(),
             FlowModError::Extension(error) => error.code(),
@@ -279,24 +274,24 @@ pub enum GroupModError {
 
 impl GroupModError {
     /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4.7).
-    pub const fn code(&self) -> (u16, u16) {
-        let code = match self {
-            GroupModError::Exists { .. } => 0,
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            GroupModError::Exists { .. } => ErrorCode::OFPGMFC_GROUP_EXISTS,
             GroupModError::BadNumber { .. }
             | GroupModError::NotOneBucket { .. }
             | GroupModError::Weight { .. }
-            | GroupModError::WatchMissing => 1,
-            GroupModError::TooMany { .. } => 3,
-            GroupModError::TooManyBuckets { .. } => 4,
-            GroupModError::WatchUnsupported { .. } => 6,
-            GroupModError::Loop { .. } => 7,
-            GroupModError::Unknown { .. } => 8,
-            GroupModError::Chained { .. } => 9,
-            GroupModError::BadWatchPort { .. } | GroupModError::BadWatchGroup { .. } => 13,
-            GroupModError::Action(error) => return error.code(),
-        };
-        // OFPET_GROUP_MOD_FAILED
-        (6, code)
+            | GroupModError::WatchMissing => ErrorCode::OFPGMFC_INVALID_GROUP,
+            GroupModError::TooMany { .. } => ErrorCode::OFPGMFC_OUT_OF_GROUPS,
+            GroupModError::TooManyBuckets { .. } => ErrorCode::OFPGMFC_OUT_OF_BUCKETS,
+            GroupModError::WatchUnsupported { .. } => ErrorCode::OFPGMFC_WATCH_UNSUPPORTED,
+            GroupModError::Loop { .. } => ErrorCode::OFPGMFC_LOOP,
+            GroupModError::Unknown { .. } => ErrorCode::OFPGMFC_UNKNOWN_GROUP,
+            GroupModError::Chained { .. } => ErrorCode::OFPGMFC_CHAINED_GROUP,
+            GroupModError::BadWatchPort { .. } | GroupModError::BadWatchGroup { .. } => {
+                ErrorCode::OFPGMFC_BAD_WATCH
+            }
+            GroupModError::Action(error) => error.code(),
+        }
     }
 }
 
@@ -339,18 +334,16 @@ pub enum MeterModError {
 
 impl MeterModError {
     /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4.13).
-    pub const fn code(&self) -> (u16, u16) {
-        let code = match self {
-            MeterModError::Exists { .. } => 1,
-            MeterModError::BadNumber { .. } => 2,
-            MeterModError::Unknown { .. } => 3,
-            MeterModError::BadFlags { .. } => 5,
-            MeterModError::NoRate => 6,
-            MeterModError::TooMany { .. } => 10,
-            MeterModError::TooManyBands { .. } => 11,
-        };
-        // OFPET_METER_MOD_FAILED
-        (12, code)
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            MeterModError::Exists { .. } => ErrorCode::OFPMMFC_METER_EXISTS,
+            MeterModError::BadNumber { .. } => ErrorCode::OFPMMFC_INVALID_METER,
+            MeterModError::Unknown { .. } => ErrorCode::OFPMMFC_UNKNOWN_METER,
+            MeterModError::BadFlags { .. } => ErrorCode::OFPMMFC_BAD_FLAGS,
+            MeterModError::NoRate => ErrorCode::OFPMMFC_BAD_RATE,
+            MeterModError::TooMany { .. } => ErrorCode::OFPMMFC_OUT_OF_METERS,
+            MeterModError::TooManyBands { .. } => ErrorCode::OFPMMFC_OUT_OF_BANDS,
+        }
     }
 }
 
@@ -370,10 +363,10 @@ pub enum PortModError {
 
 impl PortModError {
     /// Returns the OpenFlow error type (`OFPET_PORT_MOD_FAILED`) and code (OpenFlow 1.3.5, section 7.5.4.8).
-    pub const fn code(&self) -> (u16, u16) {
+    pub const fn code(&self) -> ErrorCode {
         match self {
-            PortModError::NoSuchPort { .. } => (7, 0),
-            PortModError::BadConfig { .. } => (7, 2),
+            PortModError::NoSuchPort { .. } => ErrorCode::OFPPMFC_BAD_PORT,
+            PortModError::BadConfig { .. } => ErrorCode::OFPPMFC_BAD_CONFIG,
         }
     }
 }

@@ -30,6 +30,7 @@ mod capabilities;
 mod changes;
 mod config;
 mod error;
+mod error_code;
 mod eviction;
 mod expiry;
 mod fdb;
@@ -63,6 +64,7 @@ pub use config::ControlConfig;
 pub use error::{
     ActionError, CapabilityError, ExtensionError, FlowModError, GroupModError, MeterModError, PortModError,
 };
+pub use error_code::ErrorCode;
 pub use fdb::FdbConfig;
 pub use flow_mod::Prepared;
 pub use group_mod::{GroupMod, GroupStat};

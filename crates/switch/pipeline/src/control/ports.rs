@@ -108,7 +108,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ControlConfig;
+    use crate::{ControlConfig, ErrorCode};
 
     #[test]
     fn a_port_mod_changes_the_masked_bits_and_tells_readers_once() {
@@ -131,12 +131,12 @@ mod tests {
         let one = PortNo::from_raw(1);
         let down = PortConfig::DOWN;
         let missing = control.port_mod(one, down, down, &mut ops).unwrap_err();
-        assert_eq!(missing.code(), (7, 0));
+        assert_eq!(missing.code(), ErrorCode::OFPPMFC_BAD_PORT);
         control.set_port(Port::new(one), &mut ops);
         let unknown = control
             .port_mod(one, PortConfig(1 << 20), down, &mut ops)
             .unwrap_err();
-        assert_eq!(unknown.code(), (7, 2));
+        assert_eq!(unknown.code(), ErrorCode::OFPPMFC_BAD_CONFIG);
         assert_eq!(control.port(one).unwrap().config, PortConfig::default());
     }
 }

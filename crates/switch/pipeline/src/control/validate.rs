@@ -236,6 +236,7 @@ impl KnownHeaders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorCode;
     use millrace_flow::SetField;
 
     fn check(match_: &[(Field, u128)], actions: &[Action]) -> Result<(), FlowModError> {
@@ -259,7 +260,7 @@ mod tests {
             (&tcp[..], set(Field::VlanPcp, 1)),
         ] {
             let error = check(match_, &[action]).unwrap_err();
-            assert_eq!(error.code(), (2, 10), "{error}");
+            assert_eq!(error.code(), ErrorCode::OFPBAC_MATCH_INCONSISTENT, "{error}");
         }
         assert_eq!(
             check(&[], &[set(Field::EthDst, 5), set(Field::TunnelId, 5)]),
@@ -285,25 +286,34 @@ mod tests {
         let pushed = [Action::PushMpls(EtherType::MPLS), set(Field::MplsLabel, 7)];
         assert_eq!(check(&tcp, &pushed), Ok(()));
         let hidden = [Action::PushMpls(EtherType::MPLS), set(Field::TcpDst, 7)];
-        assert_eq!(check(&tcp, &hidden).unwrap_err().code(), (2, 10));
+        assert_eq!(
+            check(&tcp, &hidden).unwrap_err().code(),
+            ErrorCode::OFPBAC_MATCH_INCONSISTENT
+        );
         let mpls = [(Field::EthType, 0x8847)];
         let popped = [Action::PopMpls(EtherType::IPV4), set(Field::Ipv4Dst, 7)];
         assert_eq!(check(&mpls, &popped), Ok(()));
         let twice = [Action::PopMpls(EtherType::IPV4), Action::PopMpls(EtherType::IPV4)];
-        assert_eq!(check(&mpls, &twice).unwrap_err().code(), (2, 10));
+        assert_eq!(
+            check(&mpls, &twice).unwrap_err().code(),
+            ErrorCode::OFPBAC_MATCH_INCONSISTENT
+        );
     }
 
     #[test]
     fn pops_need_their_tag() {
         for action in [Action::PopVlan, Action::PopMpls(EtherType::IPV4), Action::PopPbb] {
-            assert_eq!(check(&[], &[action]).unwrap_err().code(), (2, 10));
+            assert_eq!(
+                check(&[], &[action]).unwrap_err().code(),
+                ErrorCode::OFPBAC_MATCH_INCONSISTENT
+            );
         }
         assert_eq!(check(&[(Field::VlanVid, 0x1005)], &[Action::PopVlan]), Ok(()));
         assert_eq!(
             check(&[(Field::VlanVid, 0)], &[Action::PopVlan])
                 .unwrap_err()
                 .code(),
-            (2, 10)
+            ErrorCode::OFPBAC_MATCH_INCONSISTENT
         );
         assert_eq!(check(&[(Field::EthType, 0x88e7)], &[Action::PopPbb]), Ok(()));
     }
@@ -321,14 +331,27 @@ mod tests {
     fn impossible_arguments_have_their_codes() {
         let code = |action| check(&[], &[action]).unwrap_err().code();
         for port in [0, PortNo::TABLE.raw(), PortNo::ANY.raw(), PortNo::MAX.raw() + 1] {
-            assert_eq!(code(Action::output(PortNo::from_raw(port))), (2, 4), "{port:#x}");
+            assert_eq!(
+                code(Action::output(PortNo::from_raw(port))),
+                ErrorCode::OFPBAC_BAD_OUT_PORT,
+                "{port:#x}"
+            );
         }
         assert_eq!(packet_out(&[Action::output(PortNo::TABLE)]), Ok(()));
-        assert_eq!(code(Action::Group(GroupId::ALL)), (2, 9));
-        assert_eq!(code(Action::PushVlan(EtherType::MPLS)), (2, 5));
-        assert_eq!(code(Action::PushMpls(EtherType::VLAN)), (2, 5));
-        assert_eq!(code(Action::PushPbb(EtherType::VLAN)), (2, 5));
-        assert_eq!(code(set(Field::VlanVid, 5)), (2, 15));
+        assert_eq!(code(Action::Group(GroupId::ALL)), ErrorCode::OFPBAC_BAD_OUT_GROUP);
+        assert_eq!(
+            code(Action::PushVlan(EtherType::MPLS)),
+            ErrorCode::OFPBAC_BAD_ARGUMENT
+        );
+        assert_eq!(
+            code(Action::PushMpls(EtherType::VLAN)),
+            ErrorCode::OFPBAC_BAD_ARGUMENT
+        );
+        assert_eq!(
+            code(Action::PushPbb(EtherType::VLAN)),
+            ErrorCode::OFPBAC_BAD_ARGUMENT
+        );
+        assert_eq!(code(set(Field::VlanVid, 5)), ErrorCode::OFPBAC_BAD_SET_ARGUMENT);
     }
 
     #[test]
@@ -338,8 +361,8 @@ mod tests {
                 .map_err(|error| error.code())
         };
         assert_eq!(goto(0, 3), Ok(()));
-        assert_eq!(goto(0, 4), Err((3, 2)));
-        assert_eq!(goto(2, 2), Err((3, 2)));
-        assert_eq!(goto(2, 1), Err((3, 2)));
+        assert_eq!(goto(0, 4), Err(ErrorCode::OFPBIC_BAD_TABLE_ID));
+        assert_eq!(goto(2, 2), Err(ErrorCode::OFPBIC_BAD_TABLE_ID));
+        assert_eq!(goto(2, 1), Err(ErrorCode::OFPBIC_BAD_TABLE_ID));
     }
 }

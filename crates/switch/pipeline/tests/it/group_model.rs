@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::harness::{Bridge, Event, add, frame, group, out, sent, set, to_group};
 use millrace_flow::{Action, Bucket, Field, Instructions};
-use millrace_pipeline::{FlowMod, Group, GroupKind, GroupMod, PortState, RemovedReason, Step, explain};
+use millrace_pipeline::{
+    ErrorCode, FlowMod, Group, GroupKind, GroupMod, PortState, RemovedReason, Step, explain,
+};
 use millrace_types::{GroupId, PortNo};
 use proptest::prelude::*;
 
@@ -61,51 +63,51 @@ impl Model {
         })
     }
 
-    fn check(&self, group: &Group) -> Result<(), (u16, u16)> {
+    fn check(&self, group: &Group) -> Result<(), ErrorCode> {
         if group.kind == GroupKind::Indirect && group.buckets.len() != 1 {
-            return Err((6, 1));
+            return Err(ErrorCode::OFPGMFC_INVALID_GROUP);
         }
         for bucket in &group.buckets {
             let watches = bucket.watch_port != PortNo::ANY || bucket.watch_group != GroupId::ANY;
             let is_watcher = matches!(group.kind, GroupKind::Select | GroupKind::FastFailover);
             if bucket.weight > 0 && group.kind != GroupKind::Select {
-                return Err((6, 1));
+                return Err(ErrorCode::OFPGMFC_INVALID_GROUP);
             }
             if watches && !is_watcher {
-                return Err((6, 6));
+                return Err(ErrorCode::OFPGMFC_WATCH_UNSUPPORTED);
             }
             if !watches && group.kind == GroupKind::FastFailover {
-                return Err((6, 1));
+                return Err(ErrorCode::OFPGMFC_INVALID_GROUP);
             }
             let watched = bucket.watch_group;
             if watched != GroupId::ANY && (watched == group.id || !self.groups.contains_key(&watched.0)) {
-                return Err((6, 13));
+                return Err(ErrorCode::OFPGMFC_BAD_WATCH);
             }
         }
         let targets = Self::targets(group);
         if self.leads(&targets, group.id.0) {
-            return Err((6, 7));
+            return Err(ErrorCode::OFPGMFC_LOOP);
         }
         if targets.iter().any(|target| !self.groups.contains_key(target)) {
-            return Err((2, 9));
+            return Err(ErrorCode::OFPBAC_BAD_OUT_GROUP);
         }
         Ok(())
     }
 
-    fn request(&mut self, request: &Request) -> Result<(), (u16, u16)> {
+    fn request(&mut self, request: &Request) -> Result<(), ErrorCode> {
         match request {
             Request::Flow(port, actions) => {
                 if groups_in(actions)
                     .iter()
                     .any(|group| !self.groups.contains_key(group))
                 {
-                    return Err((2, 9));
+                    return Err(ErrorCode::OFPBAC_BAD_OUT_GROUP);
                 }
                 self.flows.insert(*port, actions.clone());
             }
             Request::Group(GroupMod::Add(group)) => {
                 if self.groups.contains_key(&group.id.0) {
-                    return Err((6, 0));
+                    return Err(ErrorCode::OFPGMFC_GROUP_EXISTS);
                 }
                 self.check(group)?;
                 let count = Count {
@@ -116,7 +118,7 @@ impl Model {
             }
             Request::Group(GroupMod::Modify(group)) => {
                 let Some((_, count)) = self.groups.get(&group.id.0) else {
-                    return Err((6, 8));
+                    return Err(ErrorCode::OFPGMFC_UNKNOWN_GROUP);
                 };
                 self.check(group)?;
                 let count = Count {
@@ -128,7 +130,7 @@ impl Model {
             Request::Group(GroupMod::Delete(id)) => {
                 let forwards = |(group, _): &(Group, Count)| Self::targets(group).contains(&id.0);
                 if self.groups.values().any(forwards) {
-                    return Err((6, 9));
+                    return Err(ErrorCode::OFPGMFC_CHAINED_GROUP);
                 }
                 let is_meant = |one: u32| *id == GroupId::ALL || one == id.0;
                 let before = self.flows.len();
@@ -331,7 +333,7 @@ fn carry_out(
     request: Request,
     now: millrace_types::Time,
     ops: &mut Vec<millrace_pipeline::Op>,
-) -> Result<(), (u16, u16)> {
+) -> Result<(), ErrorCode> {
     match request {
         Request::Group(request) => control
             .group_mod(&request, now, ops)

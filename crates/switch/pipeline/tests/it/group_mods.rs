@@ -8,13 +8,13 @@ use crate::harness::{
 use millrace_flow::{Action, Bucket, Instructions};
 use millrace_pipeline::GroupKind::{All, FastFailover, Indirect, Select};
 use millrace_pipeline::{
-    DropReason, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Group, GroupMod, RemovedReason,
+    DropReason, ErrorCode, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Group, GroupMod, RemovedReason,
 };
 use millrace_types::{GroupId, PortNo, TableId};
 use millrace_wire::EtherType;
 
 /// Returns the error code of a group that is refused.
-fn refusal(bridge: &mut Bridge, group: Group) -> (u16, u16) {
+fn refusal(bridge: &mut Bridge, group: Group) -> ErrorCode {
     bridge.group_mod(&GroupMod::Add(group)).unwrap_err().code()
 }
 
@@ -22,17 +22,25 @@ fn refusal(bridge: &mut Bridge, group: Group) -> (u16, u16) {
 fn groups_chain_but_not_in_a_circle() {
     let mut bridge = Bridge::new(4);
     let forward = |id, to: u32| group(id, Indirect, vec![Bucket::new([to_group(to)])]);
-    assert_eq!(refusal(&mut bridge, forward(1, 1)), (6, 7), "to itself");
-    assert_eq!(refusal(&mut bridge, forward(2, 1)), (2, 9), "to nothing");
+    assert_eq!(
+        refusal(&mut bridge, forward(1, 1)),
+        ErrorCode::OFPGMFC_LOOP,
+        "to itself"
+    );
+    assert_eq!(
+        refusal(&mut bridge, forward(2, 1)),
+        ErrorCode::OFPBAC_BAD_OUT_GROUP,
+        "to nothing"
+    );
     bridge.add_group(1, Indirect, vec![to(2)]);
     bridge.group_mod(&GroupMod::Add(forward(2, 1))).unwrap();
     bridge.group_mod(&GroupMod::Add(forward(3, 2))).unwrap();
     let circle = bridge.group_mod(&GroupMod::Modify(forward(1, 3))).unwrap_err();
-    assert_eq!(circle.code(), (6, 7));
+    assert_eq!(circle.code(), ErrorCode::OFPGMFC_LOOP);
     bridge.apply("", &[to_group(3)]);
     assert_eq!(ports(&bridge.one(1, &frame("tcp"))), [2]);
     let chained = bridge.group_mod(&GroupMod::Delete(GroupId(1))).unwrap_err();
-    assert_eq!(chained.code(), (6, 9));
+    assert_eq!(chained.code(), ErrorCode::OFPGMFC_CHAINED_GROUP);
     assert_eq!(bridge.group_count(1).unwrap().0, 1);
     // The last group of the chain can be deleted, with its flow entry; then the next one.
     assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(3))), Ok(1));
@@ -80,41 +88,84 @@ fn each_invalid_group_has_its_error_code() {
         ..to(1)
     };
     for (what, group, code) in [
-        ("no bucket", group(1, Indirect, vec![]), (6, 1)),
-        ("two buckets", group(1, Indirect, vec![to(1), to(2)]), (6, 1)),
-        ("weight", with(All, weighing(1, 1)), (6, 1)),
-        ("nothing watched", with(FastFailover, to(1)), (6, 1)),
-        ("number", group(GroupId::MAX.0 + 1, All, vec![]), (6, 1)),
-        ("watching", with(All, watching(1)), (6, 6)),
-        ("watching itself", with(FastFailover, watch_group(1)), (6, 13)),
-        ("watching nobody", with(FastFailover, watch_group(9)), (6, 13)),
+        (
+            "no bucket",
+            group(1, Indirect, vec![]),
+            ErrorCode::OFPGMFC_INVALID_GROUP,
+        ),
+        (
+            "two buckets",
+            group(1, Indirect, vec![to(1), to(2)]),
+            ErrorCode::OFPGMFC_INVALID_GROUP,
+        ),
+        (
+            "weight",
+            with(All, weighing(1, 1)),
+            ErrorCode::OFPGMFC_INVALID_GROUP,
+        ),
+        (
+            "nothing watched",
+            with(FastFailover, to(1)),
+            ErrorCode::OFPGMFC_INVALID_GROUP,
+        ),
+        (
+            "number",
+            group(GroupId::MAX.0 + 1, All, vec![]),
+            ErrorCode::OFPGMFC_INVALID_GROUP,
+        ),
+        (
+            "watching",
+            with(All, watching(1)),
+            ErrorCode::OFPGMFC_WATCH_UNSUPPORTED,
+        ),
+        (
+            "watching itself",
+            with(FastFailover, watch_group(1)),
+            ErrorCode::OFPGMFC_BAD_WATCH,
+        ),
+        (
+            "watching nobody",
+            with(FastFailover, watch_group(9)),
+            ErrorCode::OFPGMFC_BAD_WATCH,
+        ),
         (
             "watching FLOOD",
             with(Select, watch_port(PortNo::FLOOD.raw())),
-            (6, 13),
+            ErrorCode::OFPGMFC_BAD_WATCH,
         ),
-        ("watching port 0", with(Select, watch_port(0)), (6, 13)),
-        ("bad port", with(All, Bucket::new([out(0)])), (2, 4)),
+        (
+            "watching port 0",
+            with(Select, watch_port(0)),
+            ErrorCode::OFPGMFC_BAD_WATCH,
+        ),
+        (
+            "bad port",
+            with(All, Bucket::new([out(0)])),
+            ErrorCode::OFPBAC_BAD_OUT_PORT,
+        ),
         (
             "TABLE",
             with(All, Bucket::new([Action::output(PortNo::TABLE)])),
-            (2, 4),
+            ErrorCode::OFPBAC_BAD_OUT_PORT,
         ),
         (
             "bad tag",
             with(All, Bucket::new([Action::PushVlan(EtherType::IPV4)])),
-            (2, 5),
+            ErrorCode::OFPBAC_BAD_ARGUMENT,
         ),
     ] {
         assert_eq!(refusal(&mut bridge, group), code, "{what}");
     }
     assert_eq!(bridge.control.group_len(), 0);
     bridge.add_group(1, All, vec![]);
-    assert_eq!(refusal(&mut bridge, group(1, All, vec![])), (6, 0));
+    assert_eq!(
+        refusal(&mut bridge, group(1, All, vec![])),
+        ErrorCode::OFPGMFC_GROUP_EXISTS
+    );
     let unknown = bridge
         .group_mod(&GroupMod::Modify(group(2, All, vec![])))
         .unwrap_err();
-    assert_eq!(unknown.code(), (6, 8));
+    assert_eq!(unknown.code(), ErrorCode::OFPGMFC_UNKNOWN_GROUP);
     assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(2))), Ok(0), "no error");
     // A group without buckets drops.
     bridge.apply("", &[to_group(1)]);
@@ -224,7 +275,10 @@ fn a_modify_cannot_use_a_group_that_does_not_exist() {
             matching(""),
         )
     };
-    assert_eq!(bridge.flow_mod(modify.clone()).unwrap_err().code(), (2, 9));
+    assert_eq!(
+        bridge.flow_mod(modify.clone()).unwrap_err().code(),
+        ErrorCode::OFPBAC_BAD_OUT_GROUP
+    );
     bridge.add_group(4, Indirect, vec![to(3)]);
     bridge.flow_mod(modify).unwrap();
     assert_eq!(ports(&bridge.one(1, &frame("tcp"))), [3]);

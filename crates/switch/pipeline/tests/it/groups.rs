@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{Bridge, Event, frame, group, out, ports, sent, set, to, to_group, watching, weighing};
 use millrace_flow::{Action, Bucket, Field, Instructions};
 use millrace_pipeline::GroupKind::{All, FastFailover, Indirect, Select};
-use millrace_pipeline::{DropReason, GroupMod, PortConfig, PortState, explain};
+use millrace_pipeline::{DropReason, ErrorCode, GroupMod, PortConfig, PortState, explain};
 use millrace_types::{GroupId, PortNo, QueueId, TableId};
 use millrace_wire::EtherType;
 
@@ -117,7 +117,7 @@ fn a_packet_out_goes_through_a_group() {
     let mut bridge = Bridge::new(4);
     let actions = [to_group(5), out(1)];
     let missing = bridge.control.check_packet_out(&actions).unwrap_err();
-    assert_eq!(missing.code(), (2, 9));
+    assert_eq!(missing.code(), ErrorCode::OFPBAC_BAD_OUT_GROUP);
     bridge.add_group(5, Select, vec![weighing(1, 2), weighing(1, 3)]);
     bridge.control.check_packet_out(&actions).unwrap();
     let mut counts = BTreeMap::new();

@@ -7,8 +7,8 @@ use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Bucket, Instructions};
 use millrace_pipeline::{
-    Band, BandKind, DropReason, FlowFlags, FlowMod, FlowModCommand, Group, GroupKind, GroupMod, Meter,
-    MeterFlags, MeterMod, Processor, RemovedReason, Step, explain,
+    Band, BandKind, DropReason, ErrorCode, FlowFlags, FlowMod, FlowModCommand, Group, GroupKind, GroupMod,
+    Meter, MeterFlags, MeterMod, Processor, RemovedReason, Step, explain,
 };
 use millrace_types::{Duration, GroupId, MeterId, PortNo, TableId, Time};
 use millrace_wire::Frame;
@@ -250,16 +250,36 @@ fn each_fault_has_its_code() {
     let mut bridge = Bridge::new(2);
     let mut refusal = |meter: Meter| bridge.meter_mod(&MeterMod::Add(meter)).unwrap_err().code();
     for (what, meter, code) in [
-        ("number 0", meter(MeterId(0), KBPS, vec![]), (12, 2)),
+        (
+            "number 0",
+            meter(MeterId(0), KBPS, vec![]),
+            ErrorCode::OFPMMFC_INVALID_METER,
+        ),
         (
             "too large",
             meter(MeterId(MeterId::MAX.0 + 1), KBPS, vec![]),
-            (12, 2),
+            ErrorCode::OFPMMFC_INVALID_METER,
         ),
-        ("two units", meter(ONE, MeterFlags(3), vec![]), (12, 5)),
-        ("unknown flag", meter(ONE, MeterFlags(0x10), vec![]), (12, 5)),
-        ("no rate", meter(ONE, KBPS, vec![dropping(0)]), (12, 6)),
-        ("many bands", meter(ONE, KBPS, vec![dropping(1); 17]), (12, 11)),
+        (
+            "two units",
+            meter(ONE, MeterFlags(3), vec![]),
+            ErrorCode::OFPMMFC_BAD_FLAGS,
+        ),
+        (
+            "unknown flag",
+            meter(ONE, MeterFlags(0x10), vec![]),
+            ErrorCode::OFPMMFC_BAD_FLAGS,
+        ),
+        (
+            "no rate",
+            meter(ONE, KBPS, vec![dropping(0)]),
+            ErrorCode::OFPMMFC_BAD_RATE,
+        ),
+        (
+            "many bands",
+            meter(ONE, KBPS, vec![dropping(1); 17]),
+            ErrorCode::OFPMMFC_OUT_OF_BANDS,
+        ),
     ] {
         assert_eq!(refusal(meter), code, "{what}");
     }
@@ -267,18 +287,18 @@ fn each_fault_has_its_code() {
     let again = bridge
         .meter_mod(&MeterMod::Add(meter(ONE, KBPS, vec![])))
         .unwrap_err();
-    assert_eq!(again.code(), (12, 1));
+    assert_eq!(again.code(), ErrorCode::OFPMMFC_METER_EXISTS);
     let unknown = bridge
         .meter_mod(&MeterMod::Modify(meter(MeterId(2), KBPS, vec![])))
         .unwrap_err();
-    assert_eq!(unknown.code(), (12, 3));
+    assert_eq!(unknown.code(), ErrorCode::OFPMMFC_UNKNOWN_METER);
     assert_eq!(bridge.meter_mod(&MeterMod::Delete(MeterId(2))), Ok(0), "no error");
     bridge.add_meter(MeterId::CONTROLLER, KBPS, vec![]);
     for id in [MeterId(2), MeterId::CONTROLLER] {
         let flow = bridge
             .flow_mod(add(0, 1, "", through(id, &[out(2)])))
             .unwrap_err();
-        assert_eq!(flow.code(), (12, 2), "{id}");
+        assert_eq!(flow.code(), ErrorCode::OFPMMFC_INVALID_METER, "{id}");
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::harness::{Bridge, Event, frame};
 use millrace_flow::{Action, Field, FlowKey, Instructions, Match, Rule};
 use millrace_pipeline::{
-    Aggregate, ControlConfig, Cursor, EntryCount, FlowFilter, FlowFlags, FlowMod, FlowModCommand,
+    Aggregate, ControlConfig, Cursor, EntryCount, ErrorCode, FlowFilter, FlowFlags, FlowMod, FlowModCommand,
     RemovedReason,
 };
 use millrace_types::{Cookie, Duration, GroupId, PortNo, Priority, TableId, Time};
@@ -60,20 +60,20 @@ struct Model {
 }
 
 impl Model {
-    fn flow_mod(&mut self, request: &FlowMod, now: Time) -> Result<(), (u16, u16)> {
+    fn flow_mod(&mut self, request: &FlowMod, now: Time) -> Result<(), ErrorCode> {
         let rule = request.match_.rule(request.priority);
         let deletes = matches!(
             request.command,
             FlowModCommand::Delete | FlowModCommand::DeleteStrict
         );
         if request.table.0 >= TABLES && !(deletes && request.table == TableId::ALL) {
-            return Err((5, 2));
+            return Err(ErrorCode::OFPFMFC_BAD_TABLE_ID);
         }
         if let Some(to) = request.instructions.goto_table
             && !deletes
             && (to <= request.table || to.0 >= TABLES)
         {
-            return Err((3, 2));
+            return Err(ErrorCode::OFPBIC_BAD_TABLE_ID);
         }
         let is_strict = matches!(
             request.command,
@@ -99,14 +99,14 @@ impl Model {
                     other && entry.rule.overlaps(&rule)
                 });
                 if request.flags.contains(FlowFlags::CHECK_OVERLAP) && overlaps {
-                    return Err((5, 3));
+                    return Err(ErrorCode::OFPFMFC_OVERLAP);
                 }
                 let held = self
                     .entries
                     .iter()
                     .position(|entry| entry.is_same(request.table, &rule));
                 if held.is_none() && self.entries.iter().filter(of_table).count() >= MAX_ENTRIES as usize {
-                    return Err((5, 1));
+                    return Err(ErrorCode::OFPFMFC_TABLE_FULL);
                 }
                 let (packets, bytes) = match held.map(|at| self.entries.remove(at)) {
                     Some(held) if !resets => (held.packets, held.bytes),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::harness::{Bridge, Event, frame, matching, out, ports, sent, set};
 use millrace_flow::{Action, Field, Instructions};
 use millrace_pipeline::{
-    DropReason, LiveTrace, Origin, PacketInReason, Port, PortConfig, PortState, Step, explain,
+    DropReason, ErrorCode, LiveTrace, Origin, PacketInReason, Port, PortConfig, PortState, Step, explain,
 };
 use millrace_types::{Cookie, GroupId, PortNo, QueueId, TableId};
 use millrace_wire::EtherType;
@@ -458,7 +458,10 @@ fn an_explanation_says_what_really_happens_and_leaves_no_trace() {
 fn a_group_that_does_not_exist_is_refused() {
     let mut bridge = Bridge::new(1);
     let request = crate::harness::add(0, 1, "", Instructions::apply([Action::Group(GroupId(1))]));
-    assert_eq!(bridge.flow_mod(request).unwrap_err().code(), (2, 9));
+    assert_eq!(
+        bridge.flow_mod(request).unwrap_err().code(),
+        ErrorCode::OFPBAC_BAD_OUT_GROUP
+    );
 }
 
 #[test]
