@@ -5,6 +5,7 @@ errs, dies or refuses costs time and no packet.
 import contextlib
 import itertools
 import os
+import re
 import signal
 import subprocess
 import time
@@ -46,6 +47,18 @@ def test_marks_of_heavy_flows_replace_lookups_and_no_packet_goes_another_way(tmp
         wait_for("the same number of packets", lambda: bed.offload()["packets"] - before == bed.counted() - counted)
         shown = bed.switch.cli("show", "offload")
         assert "trust" in shown and f"{FLOWS}/" in shown, shown
+        entries = bed.switch.rest.get(f"{bed.switch.url}/bridges/br0/ports/p1/nic-entries", timeout=60).json()
+        destinations = [re.search(r"nw_dst=10\.0\.1\.(\d+)", entry["match"])[1] for entry in entries]
+        assert sorted(map(int, destinations)) == list(range(FLOWS)), entries
+        dumped = bed.switch.cli("nic", "dump", "br0", "p1")
+        assert all(f"{entry['mark']:#x}" in dumped for entry in entries), dumped
+        registers = {
+            register["name"]: register["value"]
+            for register in bed.switch.rest.get(f"{bed.switch.url}/bridges/br0/ports/p1/nic-registers", timeout=60).json()
+        }
+        assert registers["CONTROL"] == registers["STATUS"] == 1 and registers["HASH_KEY[0..12]"] is None, registers
+        assert registers["COUNT_FRAMES"] > 0 and registers["GENERATION"] >= FLOWS, registers
+        assert "MRNC" in bed.switch.cli("nic", "registers", "br0", "p1")
         metrics = bed.switch.rest.get("http://localhost/metrics", timeout=60).text
         assert f'millrace_offload_entries{{bridge="br0",port="p1"}} {FLOWS}' in metrics
         operations = offload["operations"]

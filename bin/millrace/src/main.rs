@@ -23,6 +23,7 @@ mod log;
 mod nf;
 mod nf_rate;
 mod nf_run;
+mod nic;
 mod output;
 mod own;
 mod pages;
@@ -71,6 +72,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Controller(args) => return edit::controller(&session, &args),
         Command::Flow(args) => flow::run(&session, &args)?,
         Command::Fdb(args) => fdb::run(&session, &args)?,
+        Command::Nic(args) => nic::run(&session, &args)?,
         Command::Watch(args) => watch::run(&session, &args)?,
         Command::Capture(args) => capture::run(&session, &args)?,
         Command::Bench(args) => experiment::run(&session, "bench", &args)?,

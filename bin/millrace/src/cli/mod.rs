@@ -10,6 +10,7 @@ mod functions;
 mod import;
 mod ips;
 mod lab;
+mod nic;
 mod own;
 mod packets;
 mod select;
@@ -32,6 +33,7 @@ pub(crate) use functions::{ChainCommand, Nf, Plan, Rate, Run, RunClass};
 pub(crate) use import::Import;
 pub(crate) use ips::{Ips, ProfileArgs, RateArgs, ReadArgs, ReadMode, ReadRecords, RuleArgs, TraceArgs};
 pub(crate) use lab::Lab;
+pub(crate) use nic::{Nic, NicPort};
 pub(crate) use own::{Lock, Own};
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{BridgeSelection, HopName};
@@ -138,6 +140,9 @@ pub(crate) enum Command {
     /// Forget learned MAC addresses
     #[command(subcommand)]
     Fdb(Fdb),
+    /// Registers and entries of devices that classify packets
+    #[command(subcommand)]
+    Nic(Nic),
     /// Show live rates
     Watch(Watch),
     /// Capture packets of a bridge to a pcapng file

@@ -61,3 +61,27 @@ fn a_capture_goes_to_a_file_or_a_pipe_and_a_refused_one_touches_no_file() {
     );
     assert_eq!(std::fs::read(&file).unwrap(), written);
 }
+
+#[test]
+fn registers_and_entries_of_a_nic_are_shown_as_tables_and_as_json() {
+    let server = FakeServer::start().unwrap();
+    let text = stdout(&server, "nic registers br0 h1");
+    assert!(text.contains("0x434e524d") && text.contains("MRNC"), "{text}");
+    let keys = text.lines().find(|line| line.contains("HASH_KEY")).unwrap();
+    assert!(keys.contains(" -  only written"), "{keys}");
+    assert!(
+        text.lines()
+            .any(|line| line.contains("COUNT_FRAMES") && line.contains(" 70 ")),
+        "{text}"
+    );
+    assert_eq!(json(&server, "nic registers br0 1")[0]["value"], 0x434e_524d);
+    let text = stdout(&server, "nic dump br0 h1");
+    for word in ["17", "0x1011", "trust", "mark", "1234", "ip,nw_dst=10.0.0.2"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert_eq!(json(&server, "nic dump br0 h1")[0]["slot"], 17);
+    for line in ["nic registers br0 h2", "nic dump br0 h2"] {
+        assert!(refused(&server, line, 1).contains("nic:PATH"), "{line}");
+    }
+    assert!(refused(&server, "nic dump br0 h9", 1).contains("h9"));
+}

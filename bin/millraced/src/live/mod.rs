@@ -14,6 +14,7 @@ mod ipfix;
 mod lags;
 mod lldp;
 mod mirrors;
+mod nic;
 mod oam;
 mod observed;
 mod offload;
@@ -419,6 +420,16 @@ impl<B: Backend> Live for LiveSwitch<B> {
     fn reload_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError> {
         let (of, chain, hop) = (bridge.to_owned(), chain.to_owned(), hop.to_owned());
         self.ask(bridge, move |control| chains::reload(control, &of, &chain, &hop))?
+    }
+
+    fn nic_registers(&self, bridge: &str, port: PortNo) -> Result<Vec<view::NicRegister>, LiveError> {
+        let name = bridge.to_owned();
+        self.ask(bridge, move |control| nic::registers(control, &name, port))?
+    }
+
+    fn nic_entries(&self, bridge: &str, port: PortNo) -> Result<Vec<view::NicEntry>, LiveError> {
+        let name = bridge.to_owned();
+        self.ask(bridge, move |control| nic::entries(control, &name, port))?
     }
 
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {

@@ -23,7 +23,11 @@ use tokio::sync::mpsc;
 const CAPTURED_LEN: usize = 4096;
 
 /// Returns an error for a port that the bridge does not have.
-fn known_port<B: Backend>(control: &BridgeControl<B>, bridge: &str, port: PortNo) -> Result<(), LiveError> {
+pub(super) fn known_port<B: Backend>(
+    control: &BridgeControl<B>,
+    bridge: &str,
+    port: PortNo,
+) -> Result<(), LiveError> {
     if control.ports().contains_key(&port) {
         return Ok(());
     }

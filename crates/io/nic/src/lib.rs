@@ -30,6 +30,7 @@ pub mod exact;
 pub mod hash;
 pub mod key;
 pub mod memory;
+pub mod reading;
 pub mod record;
 pub mod register;
 pub mod row;

@@ -21,5 +21,5 @@ mod slot;
 pub use counts::PlannerCounts;
 pub use governor::{Governor, Load, Standing};
 pub use heavy::HeavyFlows;
-pub use planner::{Operation, Outcome, Planner, PlannerSettings};
+pub use planner::{InstalledEntry, Operation, Outcome, Planner, PlannerSettings};
 pub use refusals::Refusal;

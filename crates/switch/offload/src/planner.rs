@@ -85,6 +85,17 @@ pub enum Outcome {
     Leaked,
 }
 
+/// An entry that the device has.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct InstalledEntry {
+    /// The index of the slot.
+    pub slot: u32,
+    pub mark: u32,
+    pub key: FlowKey,
+    /// Packets per second, smoothed over about two seconds.
+    pub rate: f64,
+}
+
 /// The planner of one port.
 #[derive(Debug)]
 pub struct Planner {
@@ -140,8 +151,27 @@ impl Planner {
     pub fn slot_of(&self, key: &FlowKey) -> Option<(u32, u32)> {
         let number = *self.index.get(key.words())?;
         let slot = self.slots.get(number as usize)?;
-        let mark = slot.tag << self.settings.index_bits | number;
+        let mark = self.mark(number, slot);
         matches!(slot.state, SlotState::Installed(_)).then_some((number, mark))
+    }
+
+    /// Returns the entries that the device has, by slot.
+    pub fn entries(&self) -> impl Iterator<Item = InstalledEntry> {
+        (0..)
+            .zip(&self.slots)
+            .filter_map(|(number, slot)| match &slot.state {
+                SlotState::Installed(flow) => Some(InstalledEntry {
+                    slot: number,
+                    mark: self.mark(number, slot),
+                    key: flow.key,
+                    rate: flow.rate,
+                }),
+                _ => None,
+            })
+    }
+
+    fn mark(&self, number: u32, slot: &Slot) -> u32 {
+        slot.tag << self.settings.index_bits | number
     }
 
     /// Returns the keys that have slots, with their slots.

@@ -5,8 +5,8 @@ use super::error::ClientError;
 use super::query::{Params, escape};
 use crate::view::{
     Bridge, Chain, Controller, CountersReset, EgressQueue, FlowMods, FlowModsDone, FlowPage, FlowsSaved,
-    FlushMacs, Group, Ipfix, MacEntry, MacsFlushed, Meter, Mirror, Port, Reloading, ResetFlowCounters,
-    ResetPortCounters, Restarted, Sflow, Table,
+    FlushMacs, Group, Ipfix, MacEntry, MacsFlushed, Meter, Mirror, NicEntry, NicRegister, Port, Reloading,
+    ResetFlowCounters, ResetPortCounters, Restarted, Sflow, Table,
 };
 
 /// A selection of flow entries.
@@ -33,6 +33,16 @@ impl Client {
     /// Returns the ports of a bridge.
     pub fn ports(&self, bridge: &str) -> Result<Vec<Port>, ClientError> {
         self.of_bridge(bridge, "ports")
+    }
+
+    /// Returns the registers of the device of a port, by name or number.
+    pub fn nic_registers(&self, bridge: &str, port: &str) -> Result<Vec<NicRegister>, ClientError> {
+        self.of_bridge(bridge, &format!("ports/{}/nic-registers", escape(port)))
+    }
+
+    /// Returns the entries that the switch has in the device of a port, by name or number.
+    pub fn nic_entries(&self, bridge: &str, port: &str) -> Result<Vec<NicEntry>, ClientError> {
+        self.of_bridge(bridge, &format!("ports/{}/nic-entries", escape(port)))
     }
 
     /// Returns a page of flow entries.

@@ -76,6 +76,16 @@ impl FakeSwitch {
         }
     }
 
+    fn has_nic(port: PortNo) -> Result<(), LiveError> {
+        match port.raw() {
+            1 => Ok(()),
+            number => Err(LiveError::Contradicted {
+                message: format!("port {number} has no device that classifies"),
+                next_step: "name a port with a device `nic:PATH`".to_owned(),
+            }),
+        }
+    }
+
     fn port(name: &str, number: u32, packets: u64) -> view::Port {
         let counters = view::Counters {
             packets,
@@ -225,6 +235,41 @@ impl Live for FakeSwitch {
         Self::bridge(bridge)?;
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);
         Ok(vec![Self::port("h1", 1, 1000 * reads), Self::port("h2", 2, 0)])
+    }
+
+    /// Port 1 has a device with registers and an entry, port 2 has neither.
+    fn nic_registers(&self, bridge: &str, port: PortNo) -> Result<Vec<view::NicRegister>, LiveError> {
+        Self::bridge(bridge)?;
+        Self::has_nic(port)?;
+        let register = |name: &str, offset, value, meaning: &str| view::NicRegister {
+            name: name.to_owned(),
+            offset,
+            value,
+            meaning: meaning.to_owned(),
+        };
+        Ok(vec![
+            register("ID", 0, Some(0x434e_524d), "MRNC"),
+            register("HASH_KEY[0..12]", 0x20, None, "only written"),
+            register(
+                "COUNT_FRAMES",
+                0x100,
+                Some(70),
+                "Frames that the parser received.",
+            ),
+        ])
+    }
+
+    fn nic_entries(&self, bridge: &str, port: PortNo) -> Result<Vec<view::NicEntry>, LiveError> {
+        Self::bridge(bridge)?;
+        Self::has_nic(port)?;
+        Ok(vec![view::NicEntry {
+            slot: 17,
+            mark: 0x1011,
+            level: "trust".to_owned(),
+            dropped: false,
+            packets_per_second: 1234.4,
+            matching: "ip,nw_dst=10.0.0.2".to_owned(),
+        }])
     }
 
     fn flows(&self, bridge: &str, query: &FlowQuery) -> Result<Flows, LiveError> {

@@ -166,6 +166,19 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError>;
 
+    /// Returns the registers of the device of a port, by offset.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoPort`]; [`LiveError::Contradicted`] if the device is not `nic:PATH`;
+    /// [`LiveError::Unavailable`] while it is away.
+    fn nic_registers(&self, bridge: &str, port: PortNo) -> Result<Vec<view::NicRegister>, LiveError>;
+
+    /// Returns the entries that the switch has in the device of a port, by slot.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoPort`]; [`LiveError::Contradicted`] if the port has no `offload`.
+    fn nic_entries(&self, bridge: &str, port: PortNo) -> Result<Vec<view::NicEntry>, LiveError>;
+
     /// Returns the chains of a bridge by name.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use super::app::App;
 use super::guard::guard;
 use super::limits::BODY_LIMIT;
 use super::routes::{
-    bridges, capture, chains, config, docs, events, flow_mods, lags, lock, log, metrics, owners, revisions,
-    routing, state, switch, trace, wans,
+    bridges, capture, chains, config, docs, events, flow_mods, lags, lock, log, metrics, nic, owners,
+    revisions, routing, state, switch, trace, wans,
 };
 use super::small_body::read_small_body;
 use crate::view::{Problem, ProblemKind};
@@ -84,6 +84,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::bridge))
         .routes(routes!(bridges::ports))
         .routes(routes!(bridges::port))
+        .routes(routes!(nic::registers))
+        .routes(routes!(nic::entries))
         .routes(routes!(bridges::flows))
         .routes(routes!(flow_mods::flow_mods))
         .routes(routes!(flow_mods::reset_flow_counters))

@@ -17,6 +17,7 @@ mod ipfix;
 mod lag;
 mod lock;
 mod mirror;
+mod nic;
 mod offload;
 mod ovsdb;
 mod port;
@@ -50,6 +51,7 @@ pub use millrace_wan_control::{
     InterfaceStatus as WanInterface, PathStatus as WanPath,
 };
 pub use mirror::Mirror;
+pub use nic::{NicEntry, NicRegister};
 pub use offload::{Offload, OffloadRefusal};
 pub use ovsdb::{Ovsdb, OvsdbFault, OvsdbState};
 pub use port::{

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millrace_flow::{FlowKey, FlowMask};
+use millrace_nic::reading::Reading;
 use millrace_offload::Load;
 use millrace_pipeline::{Forwarding, MarkLevel, MarkObstacle};
 use millrace_types::PortNo;
@@ -12,7 +13,7 @@ use super::port::BridgePort;
 use crate::io::Backend;
 use crate::offload::key::entry_bits;
 use crate::offload::port::{DropCount, MarkSetup, PortOffload, WorkerChange};
-use crate::offload::{DeviceOperation, MarkedKey, OffloadBy, OffloadSettings, OffloadStatus};
+use crate::offload::{DeviceOperation, MarkedKey, OffloadBy, OffloadEntries, OffloadSettings, OffloadStatus};
 use crate::worker::{Command, PortMarks};
 
 impl<B: Backend> Bridge<B> {
@@ -149,6 +150,24 @@ impl<B: Backend> Bridge<B> {
                 ..marked
             },
         })
+    }
+
+    /// Returns the entries that a port's device has; `None` if the port has no offload.
+    pub fn offload_entries(&self, port: PortNo) -> Option<OffloadEntries> {
+        let state = self.ports.get(&port)?;
+        let entries = state.offload.as_ref()?.entries();
+        Some(match mark_obstacle(self.forwarding(), port, state) {
+            None => entries,
+            Some(_) => OffloadEntries {
+                level: MarkLevel::Dispatch,
+                ..entries
+            },
+        })
+    }
+
+    /// Returns the registers of a port's device, none while it is away; `None` if the port's device has none.
+    pub fn registers(&self, port: PortNo) -> Option<Vec<Reading>> {
+        self.ports.get(&port)?.device.registers()
     }
 
     /// Sends a change to the workers that receive from a port. Each of its queues has slots of its own.

@@ -48,6 +48,7 @@ use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
+use millrace_nic::reading::Reading;
 use millrace_pipeline::MarkColumn;
 use millrace_types::Mac;
 use millrace_wire::Packet;
@@ -260,6 +261,11 @@ pub trait Device: Send {
 
     /// Returns the interface for entries that mark packets, if the device has any.
     fn offload(&mut self) -> Option<&mut dyn Offload> {
+        None
+    }
+
+    /// Returns the registers of the device, if it has any that people know; none while it is away.
+    fn registers(&self) -> Option<Vec<Reading>> {
         None
     }
 

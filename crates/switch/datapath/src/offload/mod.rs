@@ -31,7 +31,7 @@ use millrace_flow::{FlowKey, FlowMask};
 use millrace_offload::Outcome;
 
 pub use drops::{DeviceDrops, DropOperation};
-pub use status::{MarkedKey, OffloadBy, OffloadMode, OffloadSettings, OffloadStatus};
+pub use status::{MarkedKey, OffloadBy, OffloadEntries, OffloadMode, OffloadSettings, OffloadStatus};
 
 /// The abilities of a device that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

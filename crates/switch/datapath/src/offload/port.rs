@@ -23,7 +23,7 @@ use super::key::{entry_bits, unsuitable};
 use super::rule::whole_fields;
 use super::{
     DeviceDrops, DeviceOperation, DeviceOutcome, EntryFields, MarkedKey, Offload, OffloadBy,
-    OffloadCapabilities, OffloadMode, OffloadSettings, OffloadStatus,
+    OffloadCapabilities, OffloadEntries, OffloadMode, OffloadSettings, OffloadStatus,
 };
 
 /// The number of sampled keys that may wait for the bridge's thread.
@@ -476,6 +476,25 @@ impl PortOffload {
             level: self.level().0,
             is_dropped: session.drops.as_ref().is_some_and(|drops| drops.drops(slot)),
         })
+    }
+
+    /// Returns the entries that the device has.
+    pub(crate) fn entries(&self) -> OffloadEntries {
+        let level = self.level().0;
+        let Some(session) = &self.session else {
+            return OffloadEntries {
+                level,
+                mask: FlowMask::default(),
+                entries: Vec::new(),
+            };
+        };
+        let is_dropped = |slot| session.drops.as_ref().is_some_and(|drops| drops.drops(slot));
+        let entries = session.planner.entries();
+        OffloadEntries {
+            level,
+            mask: session.entry_bits,
+            entries: entries.map(|entry| (entry, is_dropped(entry.slot))).collect(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Settings of the offload of a port, and its state for people.
 
-use millrace_offload::PlannerCounts;
+use millrace_flow::FlowMask;
+use millrace_offload::{InstalledEntry, PlannerCounts};
 use millrace_pipeline::MarkLevel;
 
 /// The use of a device that an operator asks for.
@@ -91,4 +92,15 @@ pub struct MarkedKey {
     pub level: MarkLevel,
     /// True if the device drops such packets.
     pub is_dropped: bool,
+}
+
+/// The entries that the device of a port has.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OffloadEntries {
+    /// The level of the port.
+    pub level: MarkLevel,
+    /// The bits that entries compare.
+    pub mask: FlowMask,
+    /// By slot; `true` if the device drops the packets.
+    pub entries: Vec<(InstalledEntry, bool)>,
 }

@@ -16,6 +16,7 @@ pub(super) mod lock;
 pub(super) mod log;
 pub(super) mod metrics;
 mod mirror_metrics;
+pub(super) mod nic;
 mod offload_metrics;
 mod ovsdb_metrics;
 pub(super) mod owners;

@@ -190,6 +190,7 @@ impl ClientThread {
     fn disconnect(&self) {
         self.nic.is_connected.store(false, Ordering::Release);
         self.nic.set_drops(None);
+        *self.nic.memory.lock() = None;
         self.nic.rx.iter().for_each(|mailbox| mailbox.post(None));
         self.nic.tx.post(None);
     }
@@ -255,6 +256,7 @@ impl ClientThread {
             follows: table.is_some(),
             moving: None,
         };
+        *self.nic.memory.lock() = Some(memory.clone());
         self.nic.is_connected.store(true, Ordering::Release);
         tracing::info!(device = %self.nic.name, queues, "nic: device connected");
         let outcome = self.watch(socket, connection, &mut control);

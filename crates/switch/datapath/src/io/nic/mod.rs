@@ -24,6 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_nic::QUEUES_MAX;
+use millrace_nic::reading::{Reading, read_all};
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
@@ -121,6 +122,11 @@ impl Device for NicDevice {
 
     fn offload(&mut self) -> Option<&mut dyn Offload> {
         Some(&mut self.entries)
+    }
+
+    fn registers(&self) -> Option<Vec<Reading>> {
+        let memory = self.nic.memory.lock();
+        Some(memory.as_ref().map_or_else(Vec::new, read_all))
     }
 
     fn follow(&mut self, table: &Arc<dyn BucketTable>) -> bool {

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
 use millrace_nic::driver::{Receiver, Sender, Violation};
+use millrace_nic::memory::Memory;
 use parking_lot::Mutex;
 
 use super::moves::Moves;
@@ -41,6 +42,8 @@ pub(super) struct Nic {
     pub(super) outcomes: ArrayQueue<DeviceOutcome>,
     /// The drops of the connected device, if it counts them.
     drops: Mutex<Option<Arc<DeviceDrops>>>,
+    /// The memory of the connected device.
+    pub(super) memory: Mutex<Option<Memory>>,
     /// The table of buckets, if the switch balances it.
     pub(super) table: OnceLock<Arc<dyn BucketTable>>,
     pub(super) moves: Moves,
@@ -68,6 +71,7 @@ impl Nic {
             operations: ArrayQueue::new(OPERATIONS_LEN),
             outcomes: ArrayQueue::new(2 * OPERATIONS_LEN),
             drops: Mutex::new(None),
+            memory: Mutex::new(None),
             table: OnceLock::new(),
             moves: Moves::default(),
             fences: Fences::new(queues),
