@@ -3,7 +3,9 @@
 mod chains;
 mod flows;
 mod lags;
+mod nic;
 mod ovsdb;
+mod problem;
 mod queues;
 mod routing;
 mod server;

@@ -11,7 +11,8 @@ use millrace_types::{PortNo, TableId, Vid};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::{chains, flows, lags, ovsdb, queues, routing, wans};
+use super::problem::problem;
+use super::{chains, flows, lags, nic, ovsdb, queues, routing, wans};
 use crate::server::{
     CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, RouteQuery, TracePacket,
 };
@@ -26,15 +27,6 @@ const FULL_TABLE: TableId = TableId(254);
 #[cfg(test)]
 pub(crate) fn port() -> view::Port {
     FakeSwitch::port("h1", 1, 0)
-}
-
-/// The only problem of the switch.
-fn problem() -> view::StatusProblem {
-    view::StatusProblem {
-        subject: "/bridge/br0/port/h2".to_owned(),
-        message: "the link is down".to_owned(),
-        next_step: "connect the other end".to_owned(),
-    }
 }
 
 /// A switch with one bridge `br0`, ports `h1` and `h2`, four flow entries and 16 cores. The packet counters of `h1`
@@ -72,16 +64,6 @@ impl FakeSwitch {
             _ => Err(LiveError::NoBridge {
                 name: name.to_owned(),
                 running: vec!["br0".to_owned()],
-            }),
-        }
-    }
-
-    fn has_nic(port: PortNo) -> Result<(), LiveError> {
-        match port.raw() {
-            1 => Ok(()),
-            number => Err(LiveError::Contradicted {
-                message: format!("port {number} has no device that classifies"),
-                next_step: "name a port with a device `nic:PATH`".to_owned(),
             }),
         }
     }
@@ -237,39 +219,12 @@ impl Live for FakeSwitch {
         Ok(vec![Self::port("h1", 1, 1000 * reads), Self::port("h2", 2, 0)])
     }
 
-    /// Port 1 has a device with registers and an entry, port 2 has neither.
     fn nic_registers(&self, bridge: &str, port: PortNo) -> Result<Vec<view::NicRegister>, LiveError> {
-        Self::bridge(bridge)?;
-        Self::has_nic(port)?;
-        let register = |name: &str, offset, value, meaning: &str| view::NicRegister {
-            name: name.to_owned(),
-            offset,
-            value,
-            meaning: meaning.to_owned(),
-        };
-        Ok(vec![
-            register("ID", 0, Some(0x434e_524d), "MRNC"),
-            register("HASH_KEY[0..12]", 0x20, None, "only written"),
-            register(
-                "COUNT_FRAMES",
-                0x100,
-                Some(70),
-                "Frames that the parser received.",
-            ),
-        ])
+        Self::bridge(bridge).and_then(|()| nic::registers(port))
     }
 
     fn nic_entries(&self, bridge: &str, port: PortNo) -> Result<Vec<view::NicEntry>, LiveError> {
-        Self::bridge(bridge)?;
-        Self::has_nic(port)?;
-        Ok(vec![view::NicEntry {
-            slot: 17,
-            mark: 0x1011,
-            level: "trust".to_owned(),
-            dropped: false,
-            packets_per_second: 1234.4,
-            matching: "ip,nw_dst=10.0.0.2".to_owned(),
-        }])
+        Self::bridge(bridge).and_then(|()| nic::entries(port))
     }
 
     fn flows(&self, bridge: &str, query: &FlowQuery) -> Result<Flows, LiveError> {
