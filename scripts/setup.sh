@@ -172,7 +172,7 @@ unpack_bird3() {
             "$bird3/usr/sbin/$program" >"$bird3.new/bin/$program"
         chmod 755 "$bird3.new/bin/$program"
     done
-    # The paths in the two scripts are those of later.
+    # The two scripts name the folder's final place.
     mv "$bird3.new" "$bird3"
     "$bird3/bin/bird" --version >/dev/null 2>&1 || { rm -rf "$bird3" && return 1; }
 }
