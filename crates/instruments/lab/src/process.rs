@@ -127,10 +127,12 @@ fn environment(pid: i32) -> Vec<u8> {
 }
 
 /// Returns true if the process is gone, or was started without environment variables: its environment begins and ends at the same
-/// address (fields 50 and 51 of `/proc/PID/stat`, proc(5)). While it executes a program, both are 0.
+/// address (fields 50 and 51 of `/proc/PID/stat`, proc(5)). While the kernel lays out a program's memory, both are 0, then both are
+/// where the environment begins, and the end moves once all variables are there. The address of the program's text (field 26) comes
+/// last.
 fn has_empty_environment(pid: i32) -> bool {
     let Ok(stat) = Stat::of(pid) else { return true };
-    stat.field(50) == stat.field(51) && stat.field(50) != Some("0")
+    stat.field(50) == stat.field(51) && stat.field(26) != Some("0")
 }
 
 /// Terminates processes: sends SIGTERM, sends SIGKILL after three seconds, and returns when they have ended.
