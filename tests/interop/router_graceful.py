@@ -7,8 +7,12 @@ import signal
 
 import router_topology
 from millrace_router import FpmRouter, Router
-from router_topology import address, link_address, loopback, network, number
-from switches import opened, wait_for
+from router_topology import CONVERGED_MAX_S, DEAD_S, HELLO_S, address, link_address, loopback, network, number
+from switches import wait_for
+
+# The time in s for which the routes of daemons that were killed are kept: the start of all of them takes longer than a minute on a busy
+# machine.
+RESTART_S = 300
 
 
 class Graceful:
@@ -20,17 +24,13 @@ class Graceful:
                         f" neighbor {link_address(peer, self.name)} timers connect 1\n" for peer in self.peers)
         networks = "".join(f"  network {network(host, 4)}\n" for host in self.hosts)
         text = (f"router bgp {65000 + number(self.name)}\n bgp router-id {loopback(self.name, 4)}\n no bgp ebgp-requires-policy\n"
-                " bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n timers bgp 1 4\n"
-                f" bgp bestpath as-path multipath-relax\n{peers} address-family ipv4 unicast\n{networks} exit-address-family\n")
+                f" bgp graceful-restart\n bgp graceful-restart restart-time {RESTART_S}\n bgp graceful-restart preserve-fw-state\n"
+                f" timers bgp {HELLO_S} {DEAD_S}\n bgp bestpath as-path multipath-relax\n{peers}"
+                f" address-family ipv4 unicast\n{networks} exit-address-family\n")
         return super().configurations() | {"bgpd": text}
 
     def zebra_options(self):
-        return [*super().zebra_options(), "-K", "60"]
-
-    def spawn(self, daemon):
-        # Another run of pytest closes the folder of all runs when it starts.
-        opened(self.folder.parent)
-        super().spawn(daemon)
+        return [*super().zebra_options(), "-K", str(RESTART_S)]
 
     def kill(self, *daemons):
         for daemon in daemons:
@@ -57,8 +57,8 @@ def wait_until_whole(topology):
         routes = topology.routers[name].routes(4)
         hops = {prefix: {hop.interface for hop in routes[prefix][1]} for prefix in routes}
         return all(hops.get(prefix) == {interface} for prefix, interface in topology.expected(name, 4).items())
-    wait_for("the routers converge", lambda: all(is_converged(name) for name in topology.routers))
-    wait_for("the sessions", lambda: all(established(topology, name) for name in topology.routers))
+    wait_for("the routers converge", lambda: all(is_converged(name) for name in topology.routers), CONVERGED_MAX_S)
+    wait_for("the sessions", lambda: all(established(topology, name) for name in topology.routers), CONVERGED_MAX_S)
     wait_for("all routes in the switch", lambda: has_learned(topology))
     wait_for("the end of the replay", lambda: vrf(topology)["state"] == "synchronised")
     wait_for("an answer", lambda: topology.ping("h1", address("h2", 4)))

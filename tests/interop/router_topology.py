@@ -24,11 +24,16 @@ import shutil
 import subprocess
 
 from namespaces import inside, made, unanswered
-from switches import end, run, wait_for
+from switches import end, opened, run, wait_for
 
 FRR = pathlib.Path("/usr/lib/frr")
 ROUTERS, HOSTS = ("r1", "r2", "r3"), ("h1", "h2")
 BETWEEN = (("r1", "r2"), ("r1", "r3"), ("r2", "r3"))
+# The time in s between two hellos, and the time of silence after which a neighbour is gone. A link that is cut has no carrier, which all
+# daemons notice at once; a daemon that a busy machine does not run for seconds must not lose its neighbours.
+HELLO_S, DEAD_S = 1, 15
+# The time in s in which routers converge on a busy machine.
+CONVERGED_MAX_S = 180
 
 
 def is_installed():
@@ -133,10 +138,10 @@ class Router:
     def configurations(self):
         """Returns the configuration of each daemon, in the order in which they start."""
         links = [interface(self.name, peer) for peer in self.peers]
-        ospf = "".join(f"interface {link}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf hello-interval 1\n"
-                       f" ip ospf dead-interval 4\n" for link in links)
-        ospf6 = "".join(f"interface {link}\n ipv6 ospf6 area 0\n ipv6 ospf6 network point-to-point\n ipv6 ospf6 hello-interval 1\n"
-                        f" ipv6 ospf6 dead-interval 4\n" for link in links)
+        ospf = "".join(f"interface {link}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf hello-interval {HELLO_S}\n"
+                       f" ip ospf dead-interval {DEAD_S}\n" for link in links)
+        ospf6 = "".join(f"interface {link}\n ipv6 ospf6 area 0\n ipv6 ospf6 network point-to-point\n ipv6 ospf6 hello-interval {HELLO_S}\n"
+                        f" ipv6 ospf6 dead-interval {DEAD_S}\n" for link in links)
         neighbours = "".join(f" neighbor {link} interface v6only remote-as external\n neighbor {link} timers connect 1\n" for link in links)
 
         def family(version):
@@ -151,7 +156,7 @@ class Router:
             "ospf6d": f"{ospf6}interface lo\n ipv6 ospf6 area 0\nrouter ospf6\n ospf6 router-id {ident}\n"
                       " timers throttle spf 10 50 500\n",
             "bgpd": f"router bgp {65000 + number(self.name)}\n bgp router-id {ident}\n no bgp ebgp-requires-policy\n"
-                    f" timers bgp 1 4\n bgp bestpath as-path multipath-relax\n{neighbours}{family(4)}{family(6)}",
+                    f" timers bgp {HELLO_S} {DEAD_S}\n bgp bestpath as-path multipath-relax\n{neighbours}{family(4)}{family(6)}",
         }
 
     def zebra_options(self):
@@ -167,6 +172,8 @@ class Router:
     def spawn(self, daemon):
         """Starts a daemon, and waits until it answers."""
         folder = self.folder
+        # Another run of pytest closes the folder of all runs when it starts.
+        opened(folder.parent)
         options = self.zebra_options() if daemon == "zebra" else []
         with (folder / f"{daemon}.log").open("a") as log:
             self.processes[daemon] = subprocess.Popen(
@@ -220,8 +227,8 @@ class Isis:
         texts = super().configurations()
         del texts["ospfd"], texts["ospf6d"]
         circuit = " ip router isis mr\n ipv6 router isis mr\n"
-        links = "".join(f"interface {interface(self.name, peer)}\n{circuit} isis network point-to-point\n isis hello-interval 1\n"
-                        " isis hello-multiplier 4\n" for peer in self.peers)
+        links = "".join(f"interface {interface(self.name, peer)}\n{circuit} isis network point-to-point\n isis hello-interval {HELLO_S}\n"
+                        f" isis hello-multiplier {DEAD_S // HELLO_S}\n" for peer in self.peers)
         return texts | {"isisd": f"{links}interface lo\n{circuit} isis passive\nrouter isis mr\n"
                                  f" net 49.0001.0000.0000.{number(self.name):04}.00\n is-type level-2-only\n spf-interval 1\n"}
 
@@ -280,7 +287,7 @@ class Topology:
         found |= {network(host, version): f"r{number(host)}" for host in HOSTS if host not in self.routers[router].hosts}
         return {prefix: interface(router, owner) for prefix, owner in found.items()}
 
-    def wait_converged(self, bound=60.0):
+    def wait_converged(self, bound=CONVERGED_MAX_S):
         """Waits until each router has a route to each prefix of the others, by the link between the two."""
         def wrong():
             found = set()
@@ -305,7 +312,7 @@ class Topology:
         except AssertionError as error:
             raise AssertionError(f"{error}: {sorted(left, key=str)}") from None
 
-    def wait_routes(self, router, version, prefix, interfaces, bound=60.0):
+    def wait_routes(self, router, version, prefix, interfaces, bound=CONVERGED_MAX_S):
         """Waits until a prefix has next hops at exactly these interfaces."""
         def is_so():
             _, hops = self.routers[router].routes(version).get(prefix, ("", frozenset()))
@@ -327,7 +334,7 @@ class Topology:
 
     def lost(self, source, destination, count=1):
         """Returns the numbers of the echo requests from a host or router to an address that are not answered."""
-        return unanswered(self.names[source], destination, count, interval=0.002)
+        return unanswered(self.names[source], destination, count, interval=0.005)
 
     def trace(self, source, destination):
         """Returns the addresses of the routers on the path, and of its end, by packets with a small TTL."""

@@ -14,7 +14,7 @@ import pytest
 
 from millrace_router import Router
 from namespaces import Pings
-from router_topology import Hop, Topology, address, interface, is_installed, link_address, loopback, network, number
+from router_topology import DEAD_S, HELLO_S, Hop, Topology, address, interface, is_installed, link_address, loopback, network, number
 from switches import end, opened, run, wait_for
 
 pytestmark = [
@@ -29,14 +29,14 @@ class Bird(Router):
     def text(self):
         links = [interface(self.name, peer) for peer in self.peers]
         of_hosts = " ".join(f'"{interface(self.name, host)}",' for host in self.hosts).rstrip(",")
-        timers = "type ptp; hello 1; dead 4;"
+        timers = f"type ptp; hello {HELLO_S}; dead {DEAD_S};"
         # OSPFv3 runs on no interface without an address of the link.
         areas = {version: "".join(f'interface "{link}" {{ {timers} }}; ' for link in links) + stub for version, stub in (
             (2, 'interface "lo" { stub; };'), (3, f"stubnet {loopback(self.name, 6)}/128;"))}
         # BIRD finds no neighbours by their router advertisements, but takes sessions from any of them, and FRR finds BIRD by its own.
         sessions = "".join(f"""
 protocol bgp from_{peer} {{
-  local as {65000 + number(self.name)}; neighbor range fe80::/10 external; interface "{interface(self.name, peer)}"; hold time 4;
+  local as {65000 + number(self.name)}; neighbor range fe80::/10 external; interface "{interface(self.name, peer)}"; hold time {DEAD_S};
   error wait time 1, 2; connect delay time 1; connect retry time 1; dynamic name "{peer}_"; graceful restart on;
   ipv4 {{ import all; export filter hosts; extended next hop; next hop self; }};
   ipv6 {{ import all; export filter hosts; next hop self; }};

@@ -61,12 +61,6 @@ class Static:
         texts = super().configurations()
         return {"zebra": texts.pop("zebra"), "staticd": f"ip route {STABLE}/32 {link_address('r2', self.name)}\n"} | texts
 
-    def zebra_options(self):
-        """A zebra that starts again takes routes away that no daemon has named within this time in s: the start of all of them takes
-        longer than a minute on a busy machine."""
-        options = super().zebra_options()
-        return [*options[:options.index("-K")], "-K", "300"]
-
 
 class StaticByFpm(Static, ByFpm):
     """Millrace, with the routes of FPM."""

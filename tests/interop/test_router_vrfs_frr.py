@@ -33,8 +33,8 @@ NETWORKS = {4: "10.2.0.0/24", 6: "2001:db8:2::/64"}
 LOOPBACKS = {"near": "10.255.0.1", "peer": "10.255.0.2"}
 # A network that the peer of one VRF has.
 ONLY_RED = "198.51.100.0/24"
-# BFD notices a silent neighbour after 5 s, BGP and OSPF alone after 3 minutes.
-BFD = "bfd\n profile quick\n  receive-interval 1000\n  transmit-interval 1000\n  detect-multiplier 5\n"
+# BFD notices a silent neighbour after 15 s, in which a busy machine runs each bfdd; BGP and OSPF alone after 3 minutes.
+BFD = "bfd\n profile quick\n  receive-interval 1000\n  transmit-interval 1000\n  detect-multiplier 15\n"
 HOLD_S = 180
 
 
