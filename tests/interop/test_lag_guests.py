@@ -123,10 +123,11 @@ def test_a_bond_of_linux_carries_flows_and_a_pulled_cable_moves_them(tmp_path, m
         echoes = Echoes()
         wait_for("each address answers", echoes.answered)
         before = {member["name"]: (member["tx"]["packets"], member["rx"]["packets"]) for member in lag(switch)["members"]}
-        time.sleep(1)
-        for member in lag(switch)["members"]:
+
+        def is_used(member):
             sent, received = before[member["name"]]
-            assert member["tx"]["packets"] > sent + 20 and member["rx"]["packets"] > received + 20, "flows use both members, both ways"
+            return member["tx"]["packets"] > sent + 20 and member["rx"]["packets"] > received + 20
+        wait_for("flows use both members, both ways", lambda: all(map(is_used, lag(switch)["members"])))
         gap, lost = echoes.end()
         print(f"{make.__name__}, {ours}, {active}, {rate}: {lost} of {echoes.sent * len(FAR)} lost while nothing happened, gap {gap:.2f} s")
         if rate == "slow":
