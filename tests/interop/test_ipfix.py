@@ -19,7 +19,7 @@ from namespaces import cables, packet_socket, packet_socket_here
 from ovsdb import Following, Real
 from switches import Millrace, end, run, wait_for
 from test_ovsdb import PAIRS, wired
-from test_sflow import free_udp_port, listens, udp_frame, write_capture
+from test_sflow import free_udp_port, listens, totals_of_nfdump, udp_frame, wait_until_read, write_capture
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
 
@@ -221,10 +221,9 @@ class Nfcapd:
 
     def totals(self):
         """Ends nfcapd, and returns (packets, bytes, sequence failures)."""
+        wait_until_read(self.port)
         end(self.process)
-        file = next(self.folder.glob("nfcapd.2*"))
-        values = dict(line.split(": ", 1) for line in run("nfdump", "-I", "-r", file).splitlines() if ": " in line)
-        return int(values["Packets"]), int(values["Bytes"]), int(values["Sequence failures"])
+        return totals_of_nfdump(self.folder)
 
 
 class Nfacctd:
@@ -242,6 +241,7 @@ class Nfacctd:
 
     def totals(self):
         """Ends nfacctd, and returns {(source port, destination port): (packets, bytes)}."""
+        wait_until_read(self.port)
         self.process.send_signal(signal.SIGINT)
         self.process.wait(timeout=60)
         wait_for("the output of nfacctd", lambda: self.output.exists() and self.output.read_text())

@@ -78,7 +78,7 @@ class Sfacctd:
     """pmacct's collector. It multiplies each sample by its rate, and prints totals by interface when it ends."""
 
     def __init__(self, folder, port):
-        self.output = folder / "sfacctd.json"
+        self.port, self.output = port, folder / "sfacctd.json"
         config = folder / "sfacctd.conf"
         config.write_text(
             f"daemonize: false\nsfacctd_ip: 127.0.0.1\nsfacctd_port: {port}\nsfacctd_renormalize: true\n"
@@ -92,6 +92,7 @@ class Sfacctd:
 
     def totals(self):
         """Ends sfacctd, and returns {(input, output): (packets, bytes)}."""
+        wait_until_read(self.port)
         self.process.send_signal(signal.SIGINT)
         self.process.wait(timeout=60)
         wait_for("the output of sfacctd", lambda: self.output.exists() and self.output.read_text())
@@ -104,7 +105,7 @@ class Sfcapd:
     """nfdump's collector. It writes a file of flows, each multiplied by the rate of its sample."""
 
     def __init__(self, folder, port):
-        self.folder = folder / "sfcapd"
+        self.folder, self.port = folder / "sfcapd", port
         self.folder.mkdir()
         self.log = (folder / "sfcapd.log").open("w+")
         self.process = subprocess.Popen(
@@ -115,15 +116,32 @@ class Sfcapd:
 
     def totals(self):
         """Ends sfcapd, and returns (packets, bytes, sequence errors)."""
+        wait_until_read(self.port)
         end(self.process)
-        file = next(self.folder.glob("nfcapd.2*"))
+        return totals_of_nfdump(self.folder)
+
+
+def totals_of_nfdump(folder):
+    """Returns (packets, bytes, sequence failures) of all files of a collector, which begins another one with each hour of the clock."""
+    totals = [0, 0, 0]
+    for file in folder.glob("nfcapd.2*"):
         values = dict(line.split(": ", 1) for line in run("nfdump", "-I", "-r", file).splitlines() if ": " in line)
-        return int(values["Packets"]), int(values["Bytes"]), int(values["Sequence failures"])
+        for at, name in enumerate(("Packets", "Bytes", "Sequence failures")):
+            totals[at] += int(values[name])
+    return tuple(totals)
 
 
 def listens(port):
     """Returns true if a UDP socket of this namespace has the port."""
     return any(line.split()[1].endswith(f":{port:04X}") for line in open("/proc/net/udp").read().splitlines()[1:])
+
+
+def wait_until_read(port):
+    """Waits until no datagram waits in the receive buffer of a UDP port of this namespace: a collector reads none when it is ended."""
+    def is_read():
+        fields = next(line.split() for line in open("/proc/net/udp").read().splitlines()[1:] if line.split()[1].endswith(f":{port:04X}"))
+        return int(fields[4].split(":")[1], 16) == 0
+    wait_for(f"UDP port {port} is read", is_read)
 
 
 def free_udp_port():
