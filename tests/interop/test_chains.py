@@ -381,8 +381,7 @@ def test_a_daemon_killed_under_its_functions_leaves_nothing_behind_and_traffic_r
             assert len(children(lab.switch.process.pid)) == 2
         print(f"{where}: traffic again after {longest:.2f} s at most")
         assert lab.switch.stop() == 0
-        left = run("ps", "-eo", "comm=,args=", check=False)
-        assert str(tmp_path) not in left, left
+        wait_for("no process is left", lambda: str(tmp_path) not in run("ps", "-eo", "comm=,args=", check=False))
         # The next daemon removes the control groups of a killed one.
         assert not [group for pid in [*daemons, lab.switch.process.pid] for group in groups(pid)]
 

@@ -31,6 +31,8 @@ def frame(text, vlan=None):
 
 def socket_on(interface):
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    # Frames of a minute wait while this process does not run.
+    opened.setsockopt(socket.SOL_SOCKET, namespaces.SO_RCVBUFFORCE, 64 << 20)
     opened.bind((interface, namespaces.ETH_P_ALL))
     opened.settimeout(0.2)
     return opened

@@ -329,7 +329,7 @@ class Fuzz:
         self.process = subprocess.Popen(
             [program("schemathesis"), "run", f"{api.url}{document}", "--checks", checks, "--seed", "7", *chosen, "--header",
              f"Authorization: Bearer {key[1]}", "--no-color", "--generation-database", "none", "--suppress-health-check", "all",
-             "--max-examples", str(each), "--phases", "examples,coverage,fuzzing" if LONG else "fuzzing"],
+             "--request-timeout", "60", "--max-examples", str(each), "--phases", "examples,coverage,fuzzing" if LONG else "fuzzing"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=api.exchange.folder)
 
     def finish(self):

@@ -380,7 +380,7 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
             # A request for the address reaches the new router.
             sockets[1].send(tag(1, arp_request(1, v4(3))))
             assert namespaces.receive(sockets[3], lambda frame: frame[:6] == bytes.fromhex(new.replace(":", "")))
-            exchange.order({"operation": "set_mac_end", "mac": held, "valid_until": in_seconds(5)})
+            exchange.order({"operation": "set_mac_end", "mac": held, "valid_until": in_seconds(10)})
             wait_for("the old address is over", lambda: old not in [one["address"] for one in exchange.objects("mc").values()], bound=60)
             exchange.wait_in_sync()
             for source, text in ((old, b"too late"), (new, b"behind it")):

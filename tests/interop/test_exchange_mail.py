@@ -154,7 +154,7 @@ def test_an_invitation_and_a_notice_arrive_as_messages_that_others_read(api):
     assert re.search(r"Aoba sw-\d+:1", text.get_content()), "the letter names what it touches"
     lines = calendar.get_content().splitlines()
     assert lines[0] == "BEGIN:VCALENDAR" and "SUMMARY:回線工事" in lines and "DTSTART:20361201T000000Z" in lines
-    assert api.waiting() == 0
+    wait_for("no letter waits", lambda: api.waiting() == 0)
 
 
 def test_a_notice_whose_objects_were_deleted_ends_for_nobody_else(api):

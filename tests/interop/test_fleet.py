@@ -160,7 +160,7 @@ def test_a_rollout_stops_at_the_first_switch_that_fails_and_all_go_back(tmp_path
         before = [follower.config() for follower in switches]
         # The device of p9 does not exist: the switch runs the rest, the node does not confirm it, and the switch takes it back.
         wanted([tables(2000), broken, tables(2000), tables(2000)])
-        out, code = switches[0].fleet("rollout", folder, "--first", "1", "--wave", "2", "--confirm-within", "5s", check=False)
+        out, code = switches[0].fleet("rollout", folder, "--first", "1", "--wave", "2", "--confirm-within", "20s", check=False)
         assert code == 1 and "sw2 took back the document" in out and "mr-fl-none" in out, out
         for follower, config in zip(switches, before):
             wait_for("what it had before", lambda follower=follower, config=config: follower.config() == config)

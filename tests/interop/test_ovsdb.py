@@ -220,7 +220,8 @@ def test_nothing_is_lost_while_the_server_is_down_and_numbers_survive_either_dae
             sender.send(frame(3))
             time.sleep(0.001)
         down.join()
-        got = sum(b"\x88\xb5" in data[12:20] for data, _ in received(receiver, 1))
+        arrived = (data for data, _ in received(receiver, 60) if b"\x88\xb5" in data[12:20])
+        got = sum(1 for _ in itertools.islice(arrived, count))
         assert got == count
     wait_for("the switch says so", lambda: "closed" in (switch.shown()["last_error"] or "") or switch.shown()["last_error"])
     problems = switch.rest.get(f"{switch.url}/status", timeout=60).json()["problems"]

@@ -212,8 +212,9 @@ def test_a_large_table_is_read_in_pages_by_rest_and_by_the_command_line(router):
 
 def test_routes_of_the_kernel_are_those_of_the_router(router):
     wait_until_it_routes()
-    inside(VRF, "ip", "route", "add", "192.0.2.0/24", "via", "10.0.20.2")
+    # The switch reads changes in their order.
     inside(VRF, "ip", "route", "add", "blackhole", "198.51.100.0/24")
+    inside(VRF, "ip", "route", "add", "192.0.2.0/24", "via", "10.0.20.2")
     inside(HOSTS[1], "ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
     wait_for("a ping by the new route", lambda: reaches(HOSTS[0], "192.0.2.1"))
     routes = {route["prefix"]: route for route in router.show("routes", "blue")["blue"]}

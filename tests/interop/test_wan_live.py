@@ -126,8 +126,8 @@ def test_frames_leave_at_the_rate_asked(tmp_path):
 
 
 def test_a_queue_holds_as_many_frames_as_asked(tmp_path):
-    with hosts(), Emulator(tmp_path, "--rate", "10kbps", "--queue", "10packets") as emulator, captures() as (sender, _, _):
-        # A frame takes 0.8 s: all are there before the second one leaves.
+    with hosts(), Emulator(tmp_path, "--rate", "1kbps", "--queue", "10packets") as emulator, captures() as (sender, _, _):
+        # A frame takes 8 s: all are there before the second one leaves.
         for number in range(40):
             sender.send(wan_path.frame(number, 1000))
         status = wait_for("all are offered", lambda: (found := emulator.direction())["offered"] == 40 and found)
@@ -380,4 +380,5 @@ def test_a_link_of_a_lab_has_an_emulated_path_and_nothing_is_left_of_it(tmp_path
         assert "a_to_b  delay 15ms" in shown, shown
     finally:
         run(millrace, "lab", "down", "mr-wan", check=False)
-    assert "millrace-wan" not in run("ps", "-eo", "args")
+    # Who takes over the processes of the lab reads their exit status a moment later.
+    wait_for("no emulator is left", lambda: "millrace-wan" not in run("ps", "-eo", "args"))

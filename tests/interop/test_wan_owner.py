@@ -133,8 +133,14 @@ def test_an_emulator_without_frames_uses_no_processor_time_and_wakes_for_the_nex
         print(f"shares of a core: {shares}")
         assert min(shares) <= 0.05, shares
         # Three round trips, each from sleep to sleep, at 40 ms, less than the 100 ms of the longest sleep.
-        text = namespaces.inside(HOSTS[0], "ping", "-c", "3", "-i", "0.8", "-W", "20", "10.0.0.2")
-        fastest = float(text.rsplit("= ", 1)[1].split("/")[0])
-        assert 40 <= fastest < 60, text
+        # A busy machine makes them late in some trials.
+        for _ in range(5):
+            text = namespaces.inside(HOSTS[0], "ping", "-c", "3", "-i", "0.8", "-W", "20", "10.0.0.2")
+            fastest = float(text.rsplit("= ", 1)[1].split("/")[0])
+            assert fastest >= 40, text
+            if fastest < 60:
+                break
+        else:
+            pytest.fail(f"the last of five trials: {text}")
         emulator.process.send_signal(signal.SIGTERM)
         assert emulator.process.wait(timeout=STOP_BOUND) == 0
