@@ -132,9 +132,13 @@ mod tests {
         assert!(own.own.event.read().is_err(), "the wake-up was taken");
         far.write_all(b"x").unwrap();
         own.sleep(&inputs, || LONG);
-        let begun = Instant::now();
-        own.sleep(&inputs, || LONG);
-        assert!(begun.elapsed() < SLEEP_MAX, "the input is still there");
+        // A busy machine may not run this thread for as long as a sleep lasts, but not each time.
+        let is_short = (0..100).any(|_| {
+            let begun = Instant::now();
+            own.sleep(&inputs, || LONG);
+            begun.elapsed() < SLEEP_MAX
+        });
+        assert!(is_short, "the input is still there");
     }
 
     #[test]

@@ -543,5 +543,6 @@ fn a_listing_of_100_000_entries_is_compared_and_mended_at_once() {
         "what is missing, what is foreign, and the marker"
     );
     println!("100,000 entries compared in {took:?}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    // A comparison of each entry with each other one would take minutes, also on a machine that does nothing else.
+    assert!(took < Duration::from_secs(60), "{took:?}");
 }
