@@ -114,7 +114,7 @@ def test_an_attack_is_blocked_and_reported_while_other_traffic_passes(lab):
 
 def test_a_rejected_connection_is_reset_at_once(lab):
     assert lab.get("/forbidden-word.html") == "ConnectionResetError"
-    assert lab.hop()["sent"] >= 2
+    wait_for("both resets are counted", lambda: lab.hop()["sent"] >= 2)
 
 
 def test_rules_are_replaced_by_name_and_broken_ones_leave_the_old_set(lab):
