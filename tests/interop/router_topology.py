@@ -207,6 +207,11 @@ class Router:
                     found[prefix] = (route["protocol"], frozenset(hops))
         return found
 
+    def state(self):
+        """Returns what tells why a router has not converged: its addresses, and its neighbours."""
+        shown = [self.vtysh(f"show {of}", check=False) for of in ("ip ospf neighbor", "ipv6 ospf6 neighbor", "bgp summary")]
+        return "\n".join([f"{self.name}:", self.on("ip", "-6", "address", check=False), *shown])
+
     @staticmethod
     def hop(hop):
         """Returns a next hop. Addresses of a link differ from run to run, as MAC addresses do."""
@@ -310,7 +315,8 @@ class Topology:
         try:
             wait_for("the routers converge", is_converged, bound)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {sorted(left, key=str)}") from None
+            states = "\n".join(self.routers[name].state() for name in sorted({name for name, _, _ in left}))
+            raise AssertionError(f"{error}: {sorted(left, key=str)}\n{states}") from None
 
     def wait_routes(self, router, version, prefix, interfaces, bound=CONVERGED_MAX_S):
         """Waits until a prefix has next hops at exactly these interfaces."""

@@ -50,8 +50,8 @@ filter hosts {{ if source = RTS_BGP || source = RTS_DEVICE then accept; reject; 
 protocol device {{ scan time 1; }}
 protocol direct {{ ipv4; ipv6; interface {of_hosts}; }}
 protocol radv {{ {advertised}}}
-protocol kernel {{ ipv4 {{ import none; export where source != RTS_DEVICE; }}; merge paths; persist; graceful restart; }}
-protocol kernel {{ ipv6 {{ import none; export where source != RTS_DEVICE; }}; merge paths; persist; graceful restart; }}
+protocol kernel {{ scan time 5; ipv4 {{ import none; export where source != RTS_DEVICE; }}; merge paths; persist; graceful restart; }}
+protocol kernel {{ scan time 5; ipv6 {{ import none; export where source != RTS_DEVICE; }}; merge paths; persist; graceful restart; }}
 protocol ospf v2 {{ ipv4 {{ import all; export none; }}; area 0 {{ {areas[2]} }}; }}
 protocol ospf v3 {{ ipv6 {{ import all; export none; }}; area 0 {{ {areas[3]} }}; }}
 {sessions}
@@ -69,6 +69,11 @@ protocol ospf v3 {{ ipv6 {{ import all; export none; }}; area 0 {{ {areas[3]} }}
 
     def birdc(self, *words):
         return run("birdc", "-s", self.folder / "control", *words, check=False)
+
+    def state(self):
+        neighbours = [self.birdc("show", "ospf", "neighbors", protocol) for protocol in ("ospf1", "ospf2")]
+        shown = [self.on("ip", "-6", "address", check=False), self.birdc("show", "protocols"), *neighbours]
+        return "\n".join([f"{self.name}:", *shown, (self.folder / "bird.log").read_text()[-3000:]])
 
     def routes(self, version):
         """Returns the routes that BIRD has set in the kernel: protocol and next hops by prefix."""
