@@ -5,6 +5,7 @@ import functools
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -31,6 +32,8 @@ LONGEST_FIRST = (
 # The priority of tests that measure, and the priority of all others. A process that computes meanwhile has a quarter of a core,
 # so that the bounds of other tests hold, too.
 FIRST_NICE, USUAL_NICE = -5, 0
+# The time in s in which processes that were killed, and devices of a namespace that was removed, are gone on a busy machine.
+GONE_MAX_S = 20
 
 
 def pytest_configure(config):
@@ -132,12 +135,16 @@ def leave_nothing_behind():
     may use their names, and a poll-mode worker that nobody ends takes a core from all others."""
     before, processes = devices(), descendants()
     yield
-    left = []
-    for process, command in descendants().items():
-        if process not in processes:
-            left.append(f"process {process} ({command})")
-            end(process)
-    # Without root, the workers share the devices of the machine.
-    if os.geteuid() == 0:
-        left += sorted(devices() - before)
+
+    def found():
+        """Returns the processes that are new, and the devices and namespaces. Without root, the workers share those of the machine."""
+        new = {process: command for process, command in descendants().items() if process not in processes}
+        return new, sorted(devices() - before) if os.geteuid() == 0 else []
+    deadline = time.monotonic() + GONE_MAX_S
+    while any(found()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running, made = found()
+    for process in running:
+        end(process)
+    left = [f"process {process} ({command})" for process, command in running.items()] + made
     assert not left, f"the tests of this file leave {', '.join(left)}"
