@@ -51,19 +51,17 @@ pub struct Report {
 /// The error for a conversation that cannot continue. The connection must be closed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    #[error(
-        "the first line is {line:?}: expected the greeting of BIRD 2, such as \"0001 BIRD 2.0.12 ready.\""
-    )]
+    #[error("the first line is {line:?}: expected the greeting of BIRD, such as \"0001 BIRD 2.0.12 ready.\"")]
     NotBird { line: String },
     #[error("BIRD answered {code:04} {text:?} to `restrict`: expected \"0016 Access restricted\"")]
     NotRestricted { code: u16, text: String },
-    #[error("BIRD answered {code:04} {text:?} to `{command}`: expected its data, as BIRD 2.0.12 gives it")]
+    #[error("BIRD answered {code:04} {text:?} to `{command}`: expected its data, as BIRD 2 and 3 give it")]
     Refused {
         command: String,
         code: u16,
         text: String,
     },
-    #[error("no greeting came within {} s: expected \"0001 BIRD 2.0.12 ready.\"", ANSWER_TIME.as_secs())]
+    #[error("no greeting came within {} s: expected a line such as \"0001 BIRD 2.0.12 ready.\"", ANSWER_TIME.as_secs())]
     NoGreeting,
     #[error("more than {} MiB came that no command asked for: expected lines of answers only", ROUND_SIZE >> 20)]
     Unasked,
