@@ -19,11 +19,14 @@ import os
 import pathlib
 import re
 import select
-import socket
 import subprocess
 import sys
 import threading
 import time
+
+import requests
+
+from switches import rest_over
 
 # The period of the sleeps of a core, and of readings of processor times and of drop counters, in s.
 SLEEP_S, THREADS_S, DROPS_S = 0.001, 0.005, 0.1
@@ -90,37 +93,16 @@ class Thread:
 
 
 class Metrics:
-    """The drop counters of a switch, over its Unix socket."""
+    """The drop counters of a switch."""
 
     def __init__(self, name, path):
-        self.name, self.path, self.link = name, path, None
+        self.name, self.rest = name, rest_over(path)
 
     def read(self):
         """Returns the counters by place, or None if the switch does not answer in time: it may be stopped."""
         try:
-            if self.link is None:
-                self.link = socket.socket(socket.AF_UNIX)
-                self.link.settimeout(1)
-                self.link.connect(self.path)
-            self.link.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            answer = self.link.makefile("rb")
-            size, chunked = 0, False
-            while (line := answer.readline().strip().lower()):
-                size = int(line.split(b":")[1]) if line.startswith(b"content-length:") else size
-                chunked |= line.startswith(b"transfer-encoding: chunked")
-            text = b""
-            if not chunked:
-                text = answer.read(size)
-            while chunked and (size := int(answer.readline(), 16)):
-                text += answer.read(size)
-                answer.readline()
-            if chunked:
-                answer.readline()
-            text = text.decode()
-        except (OSError, ValueError):
-            if self.link:
-                self.link.close()
-            self.link = None
+            text = self.rest.get("http://localhost/metrics", timeout=1).text
+        except requests.RequestException:
             return None
         found = {f"{self.name}: {way} {what} of port {port}": int(count) for way, what, port, count in PORT_DROPS.findall(text)}
         return found | {f"{self.name}: drop {reason}": int(count) for reason, count in REASON_DROPS.findall(text)}
