@@ -1,5 +1,6 @@
 """Two engines on one PostgreSQL database with a switch and a member's circuit, and the circuit's traffic."""
 
+import re
 import shutil
 import signal
 import threading
@@ -60,7 +61,7 @@ class Pair:
             self.engines.append(Exchange(
                 folder / f"ix-{number}", engine=f'name = "ix-{number}"\naddress = "{url}"', more=api,
                 database=f'postgres = "{server.connection(number)}"'))
-        self.headers = None
+        self.headers, self.traffics = None, []
         self.switch = Millrace(folder / "switch", ports=[(1, "kernel:ixe-sa"), (2, "kernel:ixe-sb")],
                                controllers=[engine.target for engine in self.engines])
 
@@ -83,6 +84,28 @@ class Pair:
                 engine.process.send_signal(signal.SIGCONT)
             engine.stop(signal.SIGKILL)
         self.switch.stop()
+
+    def heal(self):
+        """Ends what a test that failed has left: traffic, engines that sleep or are gone, a database that is away."""
+        for traffic in self.traffics:
+            traffic.over.set()
+        self.traffics = []
+        self.server.resume()
+        for number, engine in enumerate(self.engines, 1):
+            self.server.let_in(number)
+            if engine.process.poll() is None:
+                engine.process.send_signal(signal.SIGCONT)
+            else:
+                engine.start()
+        wait_for("one engine leads, and the other one follows", lambda: sorted(map(self.role, self.engines)) == ["follows", "leads"])
+
+    def traffic(self):
+        """Starts the traffic of the member's circuit, and waits until its frames arrive."""
+        traffic = Traffic(*(name for name, _ in PAIRS))
+        self.traffics.append(traffic)
+        traffic.start()
+        wait_for("frames arrive", lambda: len(traffic.arrived) > 20)
+        return traffic
 
     def order(self, engine, name, vlan, check=True):
         a, b = self.ends
@@ -108,9 +131,13 @@ class Pair:
             self.headers = {"authorization": f"Bearer {secret}"}
         return self.headers
 
+    def role(self, engine):
+        """Returns `leads` or `follows`; an empty text if the engine does not answer."""
+        found = re.search(r'"role": ?"(\w+)"', engine.command("--json", "status", check=False))
+        return found[1] if found else ""
+
     def leads(self, engine):
-        status = engine.command("--json", "status", check=False)
-        return '"role":"leads"' in status.replace(" ", "")
+        return self.role(engine) == "leads"
 
     def wait_leads(self, engine):
         """Waits until an engine leads and the switch is in sync; returns the seconds until it led."""

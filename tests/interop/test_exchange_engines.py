@@ -16,7 +16,7 @@ import requests
 
 import namespaces
 import postgres
-from engine_pair import PAIRS, Pair, Traffic
+from engine_pair import PAIRS, Pair
 from exchange import Control
 from switches import wait_for
 from test_exchange import frame, passes, socket_on
@@ -35,10 +35,17 @@ LEADS_MAX = 10 if LONG else 60
 BACK_MAX = 5 if LONG else 60
 
 
-@pytest.fixture(name="pair", scope="module")
+@pytest.fixture(name="started", scope="module")
 def started_pair(tmp_path_factory):
     with namespaces.cables(*PAIRS), postgres.Server() as server, Pair(tmp_path_factory.mktemp("engines"), server, LEADS_MAX) as pair:
         yield pair
+
+
+@pytest.fixture(name="pair")
+def healed_pair(started):
+    """The pair, whatever the test before has left."""
+    started.heal()
+    return started
 
 
 def refusal(engine):
@@ -66,9 +73,7 @@ def test_the_leader_dies_and_another_one_sleeps_and_no_frame_notices(pair):
     assert written.status_code == 503 and int(written.headers["retry-after"]) > 0, written.text
     assert f"{name} ({url})" in written.json()["detail"], written.text
 
-    traffic = Traffic("ixe-a", "ixe-b")
-    traffic.start()
-    wait_for("frames arrive", lambda: len(traffic.arrived) > 20)
+    traffic = pair.traffic()
     one.stop(signal.SIGKILL)
     print(f"leader killed: the other leads after {pair.wait_leads(two):.1f} s")
     pair.order(two, "cd", 101)
@@ -108,9 +113,7 @@ def test_a_database_that_is_away_stops_orders_and_nothing_else(pair):
     one, _ = pair.by_role()
     url = pair.url(one)
     headers = pair.key_of_staff()
-    traffic = Traffic("ixe-a", "ixe-b")
-    traffic.start()
-    wait_for("frames arrive", lambda: len(traffic.arrived) > 20)
+    traffic = pair.traffic()
     epoch = pair.epoch()
     away = time.monotonic()
     pair.server.pause()
@@ -144,9 +147,7 @@ def test_a_database_that_is_away_stops_orders_and_nothing_else(pair):
 def test_a_leader_that_is_cut_off_from_the_database_is_replaced_and_the_switch_refuses_it(pair):
     one, two = pair.by_role()
     a, b = socket_on("ixe-a"), socket_on("ixe-b")
-    traffic = Traffic("ixe-a", "ixe-b")
-    traffic.start()
-    wait_for("frames arrive", lambda: len(traffic.arrived) > 20)
+    traffic = pair.traffic()
     number = pair.engines.index(one) + 1
     pair.server.cut_off(number)
     print(f"leader cut off: the other leads after {pair.wait_leads(two):.1f} s")
@@ -221,8 +222,7 @@ def test_graphs_and_bills_are_those_of_both_engines_and_survive_the_leader(pair)
     two.start()
     wait_for("the leader bills yesterday", lambda: billed(one, month, connection) == 1000, bound=180)
 
-    traffic = Traffic("ixe-a", "ixe-b")
-    traffic.start()
+    traffic = pair.traffic()
     wait_for("the leader's graph has traffic", lambda: known_times(pair, one, connection), bound=120)
     before = known_times(pair, one, connection)
 
