@@ -5,11 +5,14 @@ import collections
 import dataclasses
 import functools
 import ipaddress
+import itertools
 import random
 
 TCP, UDP = 6, 17
 FLAGS = {"fin": 1, "syn": 2, "rst": 4, "push": 8, "ack": 16, "urgent": 32}
 WHOLE, FIRST, LATER, LAST = "whole", "first", "later", "last"
+
+_address, _network = functools.cache(ipaddress.ip_address), functools.cache(ipaddress.ip_network)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +119,7 @@ class Rule:
     def matches(self, packet):
         """Returns true if the packet matches every component."""
         def within(address, prefix):
-            return ipaddress.ip_address(address) in ipaddress.ip_network(prefix)
+            return _address(address) in _network(prefix)
 
         def number(groups, value):
             signs = {"=": value.__eq__, "<": value.__lt__, ">": value.__gt__, "<=": value.__le__, ">=": value.__ge__,
@@ -153,6 +156,19 @@ class Rule:
             if not any(all(states[word] for word in group) for group in self.fragment):
                 return False
         return True
+
+    def is_contradictory(self):
+        """Returns true if no packet matches. It tries each component at the edges of its numbers, and at those beside them."""
+        def edges(groups, most, *more):
+            beside = {value + step for group in groups for _, value in group for step in (-1, 0, 1)}
+            return sorted(value for value in {0, most, *more, *beside} if value <= most and value >= 0) if groups else [0]
+        ports = [edges(self.port + one, 65535) for one in (self.sport, self.dport)]
+        icmp = list(itertools.product(edges(self.icmp_type, 255), edges(self.icmp_code, 255)))
+        addresses = [str(ipaddress.ip_network(prefix or self.destination)[0]) for prefix in (self.source, self.destination)]
+        tries = itertools.product(edges(self.protocol or ((("=", 0),),), 255, TCP, UDP, 1, 58), *ports, icmp,
+                                  range(64) if self.flags else [0], (WHOLE, FIRST, LATER, LAST) if self.fragment else [WHOLE],
+                                  edges(self.dscp, 63))
+        return not any(self.matches(Packet(*addresses, *one)) for one in tries)
 
     def components(self):
         """Returns (number, value) of each component; prefixes as networks, others as the bytes of their operators."""
