@@ -133,6 +133,6 @@ def test_no_request_made_from_the_document_of_a_switch_gets_a_5xx_or_an_answer_t
              "--exclude-path-regex", "capture|events|session|trace-live", "--seed", "7", "--max-examples", "10",
              "--phases", "examples,coverage,fuzzing", "--no-color", "--generation-database", "none",
              "--suppress-health-check", "all"],
-            capture_output=True, text=True, check=False, cwd=tmp_path, timeout=600)
+            capture_output=True, text=True, check=False, cwd=tmp_path, timeout=3600)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
         assert switch.process.poll() is None
