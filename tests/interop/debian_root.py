@@ -74,9 +74,12 @@ class Machine:
         console = pathlib.Path(self.console.name).read_text(errors="replace")
         assert self.process.poll() is None, console
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        # The first process calls itself systemd only when it is one.
-        started = [pid for pid in children if pathlib.Path(f"/proc/{pid}/comm").read_text() == "systemd\n"]
-        return started[0] if started else None
+        for pid in children:
+            # The first process calls itself systemd only when it is one. Commands before it may have ended meanwhile.
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{pid}/comm").read_text() == "systemd\n":
+                    return pid
+        return None
 
     def __exit__(self, *_):
         # The end of the first process of a pid namespace ends all others.

@@ -177,8 +177,13 @@ def watch(order):
 
 def workers(pid):
     """Returns the threads of a switch that forward packets."""
-    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
-    return [int(task.name) for task in tasks if (task / "comm").read_text().startswith("worker-")]
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        # Threads that wait for files and names end at any time.
+        with contextlib.suppress(OSError):
+            if (task / "comm").read_text().startswith("worker-"):
+                found.append(int(task.name))
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
