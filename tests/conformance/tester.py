@@ -32,7 +32,7 @@ MIN_FRAME_SIZE = 60
 # a second have to be sent in groups that are smaller, because a switch forwards a group at once.
 TICK = 0.001
 # The longest time until a table miss is counted, in seconds. The original always waits for a second.
-MISS_BOUND = 20
+MISS_BOUND = 60
 original.INTERVAL = 0
 # The longest time until a switch answers and a packet arrives, in seconds. No case passes because nothing comes: only a case that
 # fails waits so long.

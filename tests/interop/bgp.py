@@ -60,7 +60,7 @@ class Speaker:
         self.is_established, self.ended, self.lock = threading.Event(), None, threading.Lock()
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
-        assert self.is_established.wait(20), f"no session with {peer}: {self.ended}"
+        assert self.is_established.wait(60), f"no session with {peer}: {self.ended}"
 
     def _read(self):
         received, alive = b"", time.monotonic()
