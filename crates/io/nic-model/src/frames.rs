@@ -6,6 +6,8 @@
 use millrace_types::split_mix;
 use millrace_wire::checksum;
 
+use crate::proto;
+
 /// Pseudorandom numbers from a seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -98,11 +100,11 @@ fn transport(proto: u8, random: &mut Random) -> Stack {
     // Ports above those of tunnels.
     bytes[2] |= 0x80;
     match proto {
-        6 => {
+        proto::TCP => {
             bytes.extend((0..8).map(|_| random.byte()));
             bytes.extend([0x50 | random.byte() & 0xf, random.byte(), 1, 2, 3, 4, 0, 0]);
         }
-        17 | 136 => {
+        proto::UDP | proto::UDP_LITE => {
             bytes.extend([0, 16, 0, 0]);
         }
         _ => bytes.extend((0..12).map(|_| random.byte())),
@@ -325,61 +327,89 @@ use Header as H;
 /// Header chains, from the outermost header after Ethernet, over a transport protocol. The name of a chain that does not fit the
 /// window contains "past".
 const CHAINS: [Chain; 36] = [
-    ("TCP over IPv4", &[H::Ipv4], 6),
-    ("UDP over IPv4", &[H::Ipv4], 17),
-    ("SCTP over IPv4", &[H::Ipv4], 132),
-    ("UDP-Lite over IPv6", &[H::Ipv6], 136),
-    ("DCCP over IPv6", &[H::Ipv6], 33),
-    ("TCP over IPv6", &[H::Ipv6], 6),
-    ("one tag", &[H::Tag(0x8100), H::Ipv4], 6),
-    ("QinQ", &[H::Tag(0x88a8), H::Tag(0x8100), H::Ipv6], 17),
-    ("old outer tag", &[H::Tag(0x9100), H::Tag(0x8100), H::Ipv4], 17),
-    ("SNAP", &[H::Snap, H::Ipv4], 17),
-    ("tag and SNAP", &[H::Tag(0x8100), H::Snap, H::Ipv4], 17),
-    ("MPLS", &[H::Mpls(1), H::Ipv4], 6),
-    ("two labels over IPv6", &[H::Mpls(2), H::Ipv6], 6),
-    ("pseudowire", &[H::Mpls(2), H::Ethernet, H::Ipv4], 6),
-    ("pseudowire with a control word", &[H::Pseudowire(2), H::Ipv4], 6),
-    ("labels over something", &[H::Mpls(3)], 6),
-    ("PBB", &[H::Pbb, H::Ipv4], 6),
+    ("TCP over IPv4", &[H::Ipv4], proto::TCP),
+    ("UDP over IPv4", &[H::Ipv4], proto::UDP),
+    ("SCTP over IPv4", &[H::Ipv4], proto::SCTP),
+    ("UDP-Lite over IPv6", &[H::Ipv6], proto::UDP_LITE),
+    ("DCCP over IPv6", &[H::Ipv6], proto::DCCP),
+    ("TCP over IPv6", &[H::Ipv6], proto::TCP),
+    ("one tag", &[H::Tag(0x8100), H::Ipv4], proto::TCP),
+    ("QinQ", &[H::Tag(0x88a8), H::Tag(0x8100), H::Ipv6], proto::UDP),
+    (
+        "old outer tag",
+        &[H::Tag(0x9100), H::Tag(0x8100), H::Ipv4],
+        proto::UDP,
+    ),
+    ("SNAP", &[H::Snap, H::Ipv4], proto::UDP),
+    ("tag and SNAP", &[H::Tag(0x8100), H::Snap, H::Ipv4], proto::UDP),
+    ("MPLS", &[H::Mpls(1), H::Ipv4], proto::TCP),
+    ("two labels over IPv6", &[H::Mpls(2), H::Ipv6], proto::TCP),
+    ("pseudowire", &[H::Mpls(2), H::Ethernet, H::Ipv4], proto::TCP),
+    (
+        "pseudowire with a control word",
+        &[H::Pseudowire(2), H::Ipv4],
+        proto::TCP,
+    ),
+    ("labels over something", &[H::Mpls(3)], proto::TCP),
+    ("PBB", &[H::Pbb, H::Ipv4], proto::TCP),
     (
         "PBB with tags inside and outside",
         &[H::Tag(0x88a8), H::Pbb, H::Tag(0x8100), H::Ipv4],
-        17,
+        proto::UDP,
     ),
-    ("options", &[H::Ipv4Options(4)], 17),
-    ("first fragment", &[H::Ipv4First], 17),
-    ("later fragment", &[H::Ipv4Later], 17),
+    ("options", &[H::Ipv4Options(4)], proto::UDP),
+    ("first fragment", &[H::Ipv4First], proto::UDP),
+    ("later fragment", &[H::Ipv4Later], proto::UDP),
     (
         "hop-by-hop and destination options",
-        &[H::Ipv6, H::Extension(0), H::Extension(60)],
-        6,
+        &[
+            H::Ipv6,
+            H::Extension(proto::HOP_BY_HOP),
+            H::Extension(proto::DEST_OPTIONS),
+        ],
+        proto::TCP,
     ),
-    ("authentication header", &[H::Ipv6, H::Extension(51)], 6),
-    ("mobility header", &[H::Ipv6, H::Extension(135)], 59),
-    ("first fragment of IPv6", &[H::Ipv6, H::Ipv6Fragment(1)], 17),
-    ("later fragment of IPv6", &[H::Ipv6, H::Ipv6Fragment(0x0102)], 17),
-    ("GRE", &[H::Ipv4, H::Gre, H::Ipv4], 6),
+    (
+        "authentication header",
+        &[H::Ipv6, H::Extension(proto::AH)],
+        proto::TCP,
+    ),
+    (
+        "mobility header",
+        &[H::Ipv6, H::Extension(proto::MOBILITY)],
+        proto::NO_NEXT,
+    ),
+    (
+        "first fragment of IPv6",
+        &[H::Ipv6, H::Ipv6Fragment(1)],
+        proto::UDP,
+    ),
+    (
+        "later fragment of IPv6",
+        &[H::Ipv6, H::Ipv6Fragment(0x0102)],
+        proto::UDP,
+    ),
+    ("GRE", &[H::Ipv4, H::Gre, H::Ipv4], proto::TCP),
     (
         "Ethernet over GRE with options",
         &[H::Ipv4, H::GreKey, H::Ethernet, H::Ipv4],
-        17,
+        proto::UDP,
     ),
-    ("VXLAN", &[H::Ipv4, H::Vxlan, H::Ipv4], 17),
-    ("Geneve", &[H::Ipv4, H::Geneve, H::Ethernet, H::Ipv4], 17),
-    ("GTP-U", &[H::Ipv4, H::Gtp, H::Ipv4], 17),
+    ("VXLAN", &[H::Ipv4, H::Vxlan, H::Ipv4], proto::UDP),
+    ("Geneve", &[H::Ipv4, H::Geneve, H::Ethernet, H::Ipv4], proto::UDP),
+    ("GTP-U", &[H::Ipv4, H::Gtp, H::Ipv4], proto::UDP),
     (
         "GTP-U with an extension header",
         &[H::Ipv4, H::GtpExtended, H::Ipv4],
-        17,
+        proto::UDP,
     ),
-    ("MPLS over UDP", &[H::Ipv4, H::MplsUdp, H::Ipv4], 6),
-    ("IP in IP", &[H::Ipv4, H::Ipv6], 6),
-    ("ICMP error", &[H::Ipv4, H::Icmp, H::Ipv4], 17),
+    ("MPLS over UDP", &[H::Ipv4, H::MplsUdp, H::Ipv4], proto::TCP),
+    ("IP in IP", &[H::Ipv4, H::Ipv6], proto::TCP),
+    ("ICMP error", &[H::Ipv4, H::Icmp, H::Ipv4], proto::UDP),
     (
         "VXLAN over IPv6 past the window",
         &[H::Tag(0x8100), H::Ipv6, H::Vxlan, H::Ipv6],
-        17,
+        proto::UDP,
     ),
 ];
 
@@ -408,10 +438,10 @@ fn any(random: &mut Random) -> Vec<u8> {
         &[
             H::Ipv6,
             H::Ipv6,
-            H::Extension(0),
-            H::Extension(43),
-            H::Extension(51),
-            H::Extension(60),
+            H::Extension(proto::HOP_BY_HOP),
+            H::Extension(proto::ROUTING),
+            H::Extension(proto::AH),
+            H::Extension(proto::DEST_OPTIONS),
         ],
         &[
             H::Ipv6Fragment(0),
@@ -431,7 +461,17 @@ fn any(random: &mut Random) -> Vec<u8> {
             random.pick(of)
         })
         .collect();
-    let proto = random.pick(&[6, 17, 17, 33, 58, 1, 132, 136, 50]);
+    let proto = random.pick(&[
+        proto::TCP,
+        proto::UDP,
+        proto::UDP,
+        proto::DCCP,
+        proto::ICMPV6,
+        proto::ICMPV4,
+        proto::SCTP,
+        proto::UDP_LITE,
+        proto::ESP,
+    ]);
     frame(&chosen, proto, random)
 }
 

@@ -17,6 +17,7 @@ mod device;
 mod fault;
 pub mod frames;
 mod parser;
+mod proto;
 mod recognize;
 mod simulator;
 mod software;

@@ -6,6 +6,7 @@ use millrace_nic::register::Tunnel;
 use millrace_nic::{Config, RECOGNITION_SIZE, STEPS_MAX, WINDOW_SIZE};
 use millrace_wire::checksum;
 
+use crate::proto;
 use crate::recognize::{looks_like_ethernet, looks_like_ipv4, looks_like_ipv6};
 use crate::view::{FlowView, OpenFlowView, address48};
 
@@ -399,15 +400,18 @@ impl Walk<'_> {
     }
 
     fn extension(&mut self, proto: u8) -> Option<Next> {
-        if !matches!(proto, 0 | 43 | 44 | 51 | 60) {
+        if !matches!(
+            proto,
+            proto::HOP_BY_HOP | proto::ROUTING | proto::FRAGMENT | proto::AH | proto::DEST_OPTIONS
+        ) {
             return Some(Next::Protocol(proto));
         }
         self.step()?;
         self.need(8)?;
         let length = usize::from(self.byte(1));
         let size = match proto {
-            44 => 8,
-            51 => 4 * (length + 2),
+            proto::FRAGMENT => 8,
+            proto::AH => 4 * (length + 2),
             _ => 8 * (length + 1),
         };
         self.need(size)?;
@@ -418,7 +422,7 @@ impl Walk<'_> {
         if self.openflow.is_open {
             self.openflow.set_proto(next);
         }
-        if proto == 44 {
+        if proto == proto::FRAGMENT {
             self.flow.is_open = false;
             let field = self.be16(2);
             if self.openflow.is_open && field & 0xfff8 != 0 {
@@ -435,14 +439,14 @@ impl Walk<'_> {
 
     fn protocol(&mut self, proto: u8) -> Option<Next> {
         match proto {
-            6 | 17 | 33 | 132 | 136 => self.ports(proto),
-            1 | 58 => self.icmp(proto),
-            4 | 41 | 47 => {
+            proto::TCP | proto::UDP | proto::DCCP | proto::SCTP | proto::UDP_LITE => self.ports(proto),
+            proto::ICMPV4 | proto::ICMPV6 => self.icmp(proto),
+            proto::IPV4 | proto::IPV6 | proto::GRE => {
                 self.openflow.is_open = false;
                 match proto {
                     _ if !self.flow.is_open => None,
-                    4 => Some(Next::Ipv4),
-                    41 => Some(Next::Ipv6),
+                    proto::IPV4 => Some(Next::Ipv4),
+                    proto::IPV6 => Some(Next::Ipv6),
                     _ => self.gre(),
                 }
             }
@@ -464,7 +468,7 @@ impl Walk<'_> {
         let (src, dst) = (self.be16(0), self.be16(2));
         self.flow.set_ends(&self.config.keys, (one, src), (two, dst));
         self.flow.l4 = self.at;
-        let tunnel = self.config.tunnel(dst).filter(|_| proto == 17)?;
+        let tunnel = self.config.tunnel(dst).filter(|_| proto == proto::UDP)?;
         self.need(8)?;
         self.at += 8;
         Some(Next::Tunnel(tunnel))
@@ -474,17 +478,17 @@ impl Walk<'_> {
         let payload = self.packet_end.saturating_sub(self.at);
         let is_first = self.openflow.kind & kind::FIRST != 0;
         let is_valid = match proto {
-            6 => {
+            proto::TCP => {
                 self.need(20)?;
                 let size = usize::from(self.byte(12) >> 4) * 4;
                 (20..=payload).contains(&size)
             }
-            17 => {
+            proto::UDP => {
                 self.need(8)?;
                 let size = usize::from(self.be16(4));
                 size >= 8 && (size <= payload || is_first)
             }
-            132 => {
+            proto::SCTP => {
                 self.need(12)?;
                 true
             }
@@ -492,7 +496,7 @@ impl Walk<'_> {
         };
         if is_valid {
             self.openflow.set_ports(self.at, self.be16(0), self.be16(2));
-            if proto == 6 {
+            if proto == proto::TCP {
                 self.openflow.set_tcp_flags(self.be16(12));
             }
         }
@@ -502,7 +506,7 @@ impl Walk<'_> {
     fn icmp(&mut self, proto: u8) -> Option<Next> {
         self.step()?;
         if self.openflow.is_open {
-            if self.is_v6 == (proto == 58) && self.need(if self.is_v6 { 4 } else { 8 }).is_some() {
+            if self.is_v6 == (proto == proto::ICMPV6) && self.need(if self.is_v6 { 4 } else { 8 }).is_some() {
                 self.openflow
                     .set_ports(self.at, self.byte(0).into(), self.byte(1).into());
             }
@@ -512,9 +516,10 @@ impl Walk<'_> {
             return None;
         }
         self.need(8)?;
+        // Errors quote the packet that caused them (RFC 792; RFC 4443, section 2.1).
         let quoted = match (proto, self.byte(0)) {
-            (1, 3 | 4 | 5 | 11 | 12) => Next::Ipv4,
-            (58, 1..=4) => Next::Ipv6,
+            (proto::ICMPV4, 3 | 4 | 5 | 11 | 12) => Next::Ipv4,
+            (proto::ICMPV6, 1..=4) => Next::Ipv6,
             _ => return None,
         };
         self.at += 8;

@@ -2,6 +2,8 @@
 
 use millrace_wire::checksum;
 
+use crate::proto;
+
 pub(crate) fn looks_like_ipv4(bytes: &[u8]) -> bool {
     let Some([first, _, high, low, ..]) = bytes.first_chunk::<20>() else {
         return false;
@@ -16,7 +18,20 @@ pub(crate) fn looks_like_ipv6(bytes: &[u8]) -> bool {
     let Some([first, .., next, _hops]) = bytes.first_chunk::<8>() else {
         return false;
     };
-    let is_common = matches!(next, 0 | 6 | 17 | 43 | 44 | 47 | 50 | 58 | 60 | 89 | 132);
+    let is_common = matches!(
+        *next,
+        proto::HOP_BY_HOP
+            | proto::TCP
+            | proto::UDP
+            | proto::ROUTING
+            | proto::FRAGMENT
+            | proto::GRE
+            | proto::ESP
+            | proto::ICMPV6
+            | proto::DEST_OPTIONS
+            | proto::OSPF
+            | proto::SCTP
+    );
     bytes.len() >= 40 && first >> 4 == 6 && is_common
 }
 
