@@ -67,8 +67,22 @@ pub struct Client {
     endpoints: Vec<String>,
     /// The member that the next request asks.
     current: usize,
-    credentials: Option<(String, String)>,
+    credentials: Option<Credentials>,
     token: Option<String>,
+}
+
+#[derive(Clone)]
+struct Credentials {
+    user: String,
+    password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Clone for Client {
@@ -135,7 +149,10 @@ impl Client {
                 if line.is_empty() {
                     return Err(said(path, &"the first line is empty: expected a password"));
                 }
-                Some((user.clone(), line.to_owned()))
+                Some(Credentials {
+                    user: user.clone(),
+                    password: line.to_owned(),
+                })
             }
             _ => None,
         };
@@ -239,13 +256,13 @@ impl Client {
 
     /// Gets a token for the user, if there is one and it has none.
     fn authenticate(&mut self) -> Result<(), EtcdError> {
-        let Some((name, password)) = self.credentials.clone() else {
+        let Some(Credentials { user, password }) = self.credentials.clone() else {
             return Ok(());
         };
         if self.token.is_some() {
             return Ok(());
         }
-        let body = json!({ "name": name, "password": password });
+        let body = json!({ "name": user, "password": password });
         let response = self.send("/v3/auth/authenticate", &body, ANSWER_TIMEOUT)?;
         let mut response = self.checked(response)?;
         let text = self.text(&mut response)?;

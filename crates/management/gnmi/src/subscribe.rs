@@ -57,10 +57,15 @@ fn next_after(now: Duration, interval: Duration) -> Duration {
     u64::try_from(next).map_or(Duration::MAX, Duration::from_nanos)
 }
 
+/// True for each whose time has come.
+struct Due {
+    sample: bool,
+    heartbeat: bool,
+}
+
 impl Subscription {
-    /// Returns true for a sample, and for a heartbeat, whose time has come, and sets the times of the next ones. A late one is
-    /// not made up for.
-    fn advance(&mut self, now: Duration) -> (bool, bool) {
+    /// Returns what is due, and sets the times of the next sample and heartbeat. A late one is not made up for.
+    fn advance(&mut self, now: Duration) -> Due {
         let samples = self.sample.filter(|_| self.next_sample <= now);
         let beats = self.heartbeat.filter(|_| self.next_heartbeat <= now);
         if let Some(interval) = samples {
@@ -69,7 +74,10 @@ impl Subscription {
         if let Some(interval) = beats {
             self.next_heartbeat = next_after(now, interval);
         }
-        (samples.is_some(), beats.is_some())
+        Due {
+            sample: samples.is_some(),
+            heartbeat: beats.is_some(),
+        }
     }
 
     /// Returns true if each sample is sent as a whole, whatever was sent before.
@@ -226,11 +234,11 @@ impl Subscriptions {
         let mut out = Vec::new();
         for index in 0..self.list.len() {
             let one = &mut self.list[index];
-            let (samples, beats) = one.advance(now);
-            if !beats && !samples {
+            let due = one.advance(now);
+            if !due.heartbeat && !due.sample {
                 continue;
             }
-            let which = match one.suppresses && !beats {
+            let which = match one.suppresses && !due.heartbeat {
                 true => Which::Changed,
                 false => Which::All,
             };
@@ -238,7 +246,7 @@ impl Subscriptions {
                 out.extend(self.whole(index, view, nanos)?);
                 continue;
             }
-            let only_counters = one.is_target_defined && !beats;
+            let only_counters = one.is_target_defined && !due.heartbeat;
             let all = self.select(index, view)?;
             out.extend(self.compare(index, &all, which, nanos, |leaf| {
                 !only_counters || is_counter(&leaf.steps)

@@ -35,6 +35,13 @@ pub struct Framing {
     is_chunked: bool,
 }
 
+/// The header of a chunk (RFC 6242, section 4.2).
+struct ChunkHeader {
+    header_size: usize,
+    /// The size of the chunk; 0 at the end of the message.
+    size: usize,
+}
+
 impl Framing {
     /// Takes bytes of the client.
     ///
@@ -107,7 +114,11 @@ impl Framing {
 
     fn next_chunked(&mut self) -> Result<Option<Vec<u8>>, FramingError> {
         loop {
-            let Some((header, size)) = self.header()? else {
+            let Some(ChunkHeader {
+                header_size: header,
+                size,
+            }) = self.header()?
+            else {
                 return Ok(None);
             };
             if size == 0 {
@@ -125,8 +136,8 @@ impl Framing {
         }
     }
 
-    /// Returns the size of the header at the begin of the buffer, and the size of the chunk; 0 is the end of the message.
-    fn header(&self) -> Result<Option<(usize, usize)>, FramingError> {
+    /// Returns the header at the begin of the buffer; `None` if it is not complete.
+    fn header(&self) -> Result<Option<ChunkHeader>, FramingError> {
         let head: Vec<u8> = self.buffer.iter().copied().take(HEADER_SIZE_MAX).collect();
         let expected = b"\n#";
         if !head.iter().zip(expected).all(|(found, wanted)| found == wanted) {
@@ -151,7 +162,10 @@ impl Framing {
             return match self.message.is_empty() {
                 // A message has one chunk at least.
                 true => Err(FramingError::Header),
-                false => Ok(Some((2 + end + 1, 0))),
+                false => Ok(Some(ChunkHeader {
+                    header_size: 2 + end + 1,
+                    size: 0,
+                })),
             };
         }
         let is_size = matches!(digits.first(), Some(b'1'..=b'9')) && digits.iter().all(u8::is_ascii_digit);
@@ -159,7 +173,10 @@ impl Framing {
             .ok()
             .and_then(|text| text.parse::<usize>().ok());
         match size {
-            Some(size) if is_size => Ok(Some((2 + end + 1, size))),
+            Some(size) if is_size => Ok(Some(ChunkHeader {
+                header_size: 2 + end + 1,
+                size,
+            })),
             _ => Err(FramingError::Header),
         }
     }
