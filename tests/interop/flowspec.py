@@ -164,9 +164,11 @@ class Rule:
             return sorted(value for value in {0, most, *more, *beside} if value <= most and value >= 0) if groups else [0]
         ports = [edges(self.port + one, 65535) for one in (self.sport, self.dport)]
         icmp = list(itertools.product(edges(self.icmp_type, 255), edges(self.icmp_code, 255)))
+        # The bits that a group wants and no others match it, if anything does.
+        flags = {0, *(sum(FLAGS[word.lstrip("=")] for word in group if word[0] != "!") for group in self.flags)}
         addresses = [str(ipaddress.ip_network(prefix or self.destination)[0]) for prefix in (self.source, self.destination)]
         tries = itertools.product(edges(self.protocol or ((("=", 0),),), 255, TCP, UDP, 1, 58), *ports, icmp,
-                                  range(64) if self.flags else [0], (WHOLE, FIRST, LATER, LAST) if self.fragment else [WHOLE],
+                                  flags, (WHOLE, FIRST, LATER, LAST) if self.fragment else [WHOLE],
                                   edges(self.dscp, 63))
         return not any(self.matches(Packet(*addresses, *one)) for one in tries)
 
