@@ -181,11 +181,12 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	@scripts/setup.sh python
 	@scripts/setup.sh routers
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-engine --test it -- --nocapture simulation
-	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-service --test it -- --nocapture crash retries links
+	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-service --test it -- --nocapture crash retries links the_rate_of_orders
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-store --test it -- --nocapture long_chain each_changed
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-bgp --test it -- --nocapture bgpkit malformed_systematic million
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-plan --test it -- --nocapture large_lan rates
 	MILLRACE_EXCHANGES=50 MILLRACE_FRAMES=10000 cargo test --locked -p millrace-ix-plan --test it -- --nocapture random peering_lan
+	MILLRACE_MUTANTS=200 MILLRACE_EXCHANGES=1000 MILLRACE_CHANGES=500 cargo test --locked -p millrace-ix-verify --test it -- --nocapture faults right effects
 	cargo bench --locked -p millrace-ix-plan --bench filters
 	MILLRACE_PLAN_EXCHANGES=50 MILLRACE_PLAN_FRAMES=400 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_plan.py
 	cargo build --locked -p millraced -p millrace -p millrace-ix

@@ -360,12 +360,13 @@ const FOUND: [u64; 5] = [
 /// Executes the worlds of fixed seeds; `MILLRACE_EXCHANGE_LONG` makes it a long run. Verified worlds take seconds each.
 fn execute_all(faults: Faults, verification: Option<Duration>) {
     let is_verified = verification.is_some() && faults == Faults::None;
-    let (found, more) = if is_verified { (3, 1) } else { (FOUND.len(), 8) };
-    let more = if std::env::var_os("MILLRACE_EXCHANGE_LONG").is_some() {
-        2000
+    let (found, short, long) = if is_verified {
+        (3, 1, 50)
     } else {
-        more
+        (FOUND.len(), 8, 500)
     };
+    let is_long = std::env::var_os("MILLRACE_EXCHANGE_LONG").is_some();
+    let more = if is_long { long } else { short };
     for seed in FOUND[..found].iter().copied().chain(1..=more) {
         execute(seed, faults, verification);
     }
