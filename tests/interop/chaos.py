@@ -35,7 +35,9 @@ RATE, BURST = 1000, 5
 # Allowed growth of the process after the first quarter: the data that floods have in flight varies.
 GROWTH_MAX_KIB = 64 * 1024
 # Longest time of a barrier of the keeper, while others flood; a machine that is shared stands still for seconds.
-BARRIER_MAX_S = 60.0
+BARRIER_MAX_S = 20.0
+# The same in a short run, beside other tests.
+BUSY_BARRIER_MAX_S, SHORT_S = 180.0, 60
 # Time in which frames that were sent must have arrived.
 ARRIVAL_MAX_S = 60
 ENTRIES = 3000
@@ -220,6 +222,7 @@ class Keeper:
 
     def __init__(self, port):
         self.client = of.Client(port)
+        self.client.stream.settimeout(BUSY_BARRIER_MAX_S)
         in_port = lambda number: of.oxm_match((0, struct.pack("!I", number)))
         self.client.send(of.flow_add(in_port(1), of.output(2), 60_000), of.flow_add(in_port(2), of.output(1), 60_000))
         self.slowest = 0.0
@@ -299,7 +302,7 @@ def chaos(folder, seconds, seed=1):
     assert "in_port=1 actions=output:2" in flows and "in_port=2 actions=output:1" in flows, flows
     assert seen["lost"] == 0 and seen["twice"] == 0 and seen["sent"] > seconds * RATE / 10, seen
     assert seen["rss_end_kib"] - seen["rss_quarter_kib"] < GROWTH_MAX_KIB, seen
-    assert keeper.slowest < BARRIER_MAX_S, seen
+    assert keeper.slowest < (BUSY_BARRIER_MAX_S if seconds < SHORT_S else BARRIER_MAX_S), seen
     return seen
 
 
