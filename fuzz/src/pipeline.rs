@@ -2,7 +2,9 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
-use millrace_flow::{Action, Bucket, Field, FlowKey, Instructions, Match, MatchBuilder, SetField};
+use millrace_flow::{
+    Action, Bucket, Field, FlowKey, Instructions, Match, MatchBuilder, SetField, WriteMetadata,
+};
 use millrace_openflow::{Message, decode};
 use millrace_pipeline::{
     Band, BandKind, Control, ControlConfig, Cursor, Egress, FlowFilter, FlowFlags, FlowMod, FlowModCommand,
@@ -456,7 +458,10 @@ impl<'a> Script<'a> {
             apply_actions: (how & 1 != 0).then(|| self.actions()),
             clear_actions: how & 2 != 0,
             write_actions: (how & 4 != 0).then(|| self.actions()),
-            write_metadata: (how & 8 != 0).then(|| (self.word().into(), 0xffff)),
+            write_metadata: (how & 8 != 0).then(|| WriteMetadata {
+                value: self.word().into(),
+                mask: 0xffff,
+            }),
             goto_table: (how & 16 != 0).then_some(TableId(how >> 5)),
             meter: (how & 0xe0 == 0xe0).then_some(MeterId(2)),
         }

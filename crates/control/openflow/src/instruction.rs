@@ -1,6 +1,6 @@
 //! Instructions on the wire (OpenFlow 1.3.5, section 7.2.4).
 
-use millrace_flow::Instructions;
+use millrace_flow::{Instructions, WriteMetadata};
 use millrace_types::{MeterId, TableId};
 use thiserror::Error;
 
@@ -144,7 +144,10 @@ fn decode_instruction(
         }
         InstructionType::WriteMetadata => {
             body.skip(4)?;
-            into.write_metadata = Some((body.u64()?, body.u64()?));
+            into.write_metadata = Some(WriteMetadata {
+                value: body.u64()?,
+                mask: body.u64()?,
+            });
         }
         InstructionType::WriteActions => {
             body.skip(4)?;
@@ -176,10 +179,10 @@ pub(crate) fn encode_instructions(instructions: &Instructions, out: &mut Vec<u8>
     if let Some(actions) = &instructions.write_actions {
         with_actions(InstructionType::WriteActions, actions, out);
     }
-    if let Some((metadata, mask)) = instructions.write_metadata {
+    if let Some(WriteMetadata { value, mask }) = instructions.write_metadata {
         begin(InstructionType::WriteMetadata, 24, out);
         out.zeros(4);
-        out.u64(metadata);
+        out.u64(value);
         out.u64(mask);
     }
     if let Some(table) = instructions.goto_table {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_flow::{Action, Bucket, Field, Instructions, SetField};
+use millrace_flow::{Action, Bucket, Field, Instructions, SetField, WriteMetadata};
 use millrace_ix_model::{ObjectId, SwitchId};
 use millrace_types::{GroupId, MeterId, PortNo, Priority, TableId};
 use millrace_wire::EtherType;
@@ -136,13 +136,19 @@ impl FlowBuilder {
 
     /// Writes all bits of the metadata.
     pub(crate) fn metadata(mut self, metadata: Metadata) -> FlowBuilder {
-        self.instructions.write_metadata = Some((metadata.word(), u64::MAX));
+        self.instructions.write_metadata = Some(WriteMetadata {
+            value: metadata.word(),
+            mask: u64::MAX,
+        });
         self
     }
 
     /// Writes the index of the end by which the frame leaves to the metadata.
     pub(crate) fn egress_end(mut self, end: u32) -> FlowBuilder {
-        self.instructions.write_metadata = Some((u64::from(end), Metadata::EGRESS_END));
+        self.instructions.write_metadata = Some(WriteMetadata {
+            value: end.into(),
+            mask: Metadata::EGRESS_END,
+        });
         self
     }
 

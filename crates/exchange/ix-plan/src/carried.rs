@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use millrace_flow::{Action, Field};
+use millrace_flow::{Action, Field, WriteMetadata};
 use millrace_ix_model::{ConnectionIndex, GroupNumber, MeterNumber, PoolKind, ServiceIndex, WireId};
 use millrace_types::{GroupId, MeterId};
 
@@ -67,7 +67,7 @@ impl Carried {
             self.metadata(value, mask.unwrap_or(u64::MAX.into()));
         }
         let instructions = &flow.instructions;
-        if let Some((value, mask)) = instructions.write_metadata
+        if let Some(WriteMetadata { value, mask }) = instructions.write_metadata
             && instructions.goto_table != Some(INNER)
         {
             self.metadata(value.into(), mask.into());

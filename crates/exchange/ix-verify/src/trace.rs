@@ -304,8 +304,8 @@ impl<'a> Trace<'a> {
                 return self.end(frames, Outcome::Unknown { switch, reason }, route);
             }
         }
-        if let Some((value, mask)) = instructions.write_metadata {
-            place.known.metadata = place.known.metadata & !mask | value & mask;
+        if let Some(change) = instructions.write_metadata {
+            place.known.metadata = change.apply(place.known.metadata);
         }
         if let Some(next) = instructions.goto_table {
             let route = copies.next(route);

@@ -127,6 +127,22 @@ impl SetField {
     }
 }
 
+/// A change of the metadata (OpenFlow 1.3.5, section 5.9).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WriteMetadata {
+    pub value: u64,
+    /// The bits that change.
+    pub mask: u64,
+}
+
+impl WriteMetadata {
+    /// Returns the metadata after the change.
+    #[inline]
+    pub const fn apply(self, metadata: u64) -> u64 {
+        metadata & !self.mask | self.value & self.mask
+    }
+}
+
 /// The instructions of a flow entry. Their order of execution is fixed: meter, apply_actions, clear_actions,
 /// write_actions, write_metadata, goto_table (OpenFlow 1.3.5, section 5.9).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -139,8 +155,8 @@ pub struct Instructions {
     pub clear_actions: bool,
     /// The actions that are merged into the action set.
     pub write_actions: Option<Box<[Action]>>,
-    /// The change of the metadata: `(value, mask)`.
-    pub write_metadata: Option<(u64, u64)>,
+    /// The change of the metadata.
+    pub write_metadata: Option<WriteMetadata>,
     /// The table that processes the packet next; its number must be higher than that of this table.
     pub goto_table: Option<TableId>,
 }

@@ -23,7 +23,7 @@ mod key;
 mod matching;
 pub mod text;
 
-pub use action::{Action, Instructions, SetField, SetFieldError};
+pub use action::{Action, Instructions, SetField, SetFieldError, WriteMetadata};
 pub use bucket::Bucket;
 pub use extract::depth_for;
 pub use field::{BitPosition, Field, FieldSet, Format, OxmId, Prerequisite};

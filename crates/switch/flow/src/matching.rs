@@ -9,7 +9,7 @@ use core::fmt;
 use millrace_types::Priority;
 use thiserror::Error;
 
-use crate::field::{Field, FieldSet, Prerequisite};
+use crate::field::{self, Field, FieldSet, Prerequisite};
 use crate::key::{FlowKey, FlowMask, Rule};
 
 /// `OFPVID_PRESENT`: the packet has a VLAN tag.
@@ -299,10 +299,7 @@ impl MatchBuilder {
 
 /// Returns true for fields of TCP, UDP and SCTP, which Open vSwitch rejects in a match on later fragments.
 fn is_of_first_fragment(field: Field) -> bool {
-    matches!(
-        field.prerequisite(),
-        Prerequisite::OneOf(Field::IpProto, [6 | 17 | 132])
-    )
+    [field::TCP, field::UDP, field::SCTP].contains(&field.prerequisite())
 }
 
 /// Returns true if a VLAN identifier other than `OFPVID_NONE` has the bit `OFPVID_PRESENT`, or if the mask excludes

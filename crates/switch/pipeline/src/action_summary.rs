@@ -281,7 +281,7 @@ impl ActionSummary {
 mod tests {
     use super::*;
     use crate::FlowEntryParts;
-    use millrace_flow::{Instructions, Match};
+    use millrace_flow::{Instructions, Match, WriteMetadata};
     use millrace_types::{GroupId, Priority, QueueId};
 
     fn summary_at(priority: u16, instructions: Instructions) -> ActionSummary {
@@ -380,7 +380,7 @@ mod tests {
         let bare = summary(Instructions::goto(TableId(200)));
         assert_eq!((bare.kind(), bare.table()), (Kind::Goto, TableId(200)));
         let with_metadata = Instructions {
-            write_metadata: Some((1, 1)),
+            write_metadata: Some(WriteMetadata { value: 1, mask: 1 }),
             ..Instructions::goto(TableId(2))
         };
         assert_eq!(summary(with_metadata).kind(), Kind::Run);

@@ -217,8 +217,17 @@ pub(crate) struct CounterBanks {
 }
 
 impl CounterBanks {
-    /// Returns counters for one more worker, or for the control side, where they grow on demand.
-    pub(crate) fn lease(&mut self, grows: bool) -> Arc<Counters> {
+    /// Returns counters for one more worker.
+    pub(crate) fn for_worker(&mut self) -> Arc<Counters> {
+        self.lease(false)
+    }
+
+    /// Returns counters for the control side, which grow on demand.
+    pub(crate) fn for_control(&mut self) -> Arc<Counters> {
+        self.lease(true)
+    }
+
+    fn lease(&mut self, grows: bool) -> Arc<Counters> {
         let mut free = (self.banks.iter()).filter(|bank| Arc::strong_count(bank) == 1 && bank.grows == grows);
         if let Some(free) = free.next() {
             return Arc::clone(free);
@@ -284,9 +293,9 @@ mod tests {
     fn counts_of_all_workers_add_up_and_the_latest_use_wins() {
         let mut banks = CounterBanks::default();
         let slot = Slot::new(5000);
-        let one = banks.lease(false);
+        let one = banks.for_worker();
         banks.reserve(slot);
-        let two = banks.lease(false);
+        let two = banks.for_worker();
         one.count_entry(slot, 2, 128, Time::from_secs(9));
         two.count_entry(slot, 1, 1500, Time::from_secs(3));
         let sum = banks.entry(slot);
@@ -301,10 +310,10 @@ mod tests {
     #[test]
     fn the_counters_of_a_worker_that_left_are_kept_and_handed_on() {
         let mut banks = CounterBanks::default();
-        let first = banks.lease(false);
+        let first = banks.for_worker();
         first.count_table(TableId(3), 10, 4);
         drop(first);
-        let second = banks.lease(false);
+        let second = banks.for_worker();
         second.count_table(TableId(3), 1, 1);
         assert_eq!(
             banks.table(TableId(3)),
@@ -319,22 +328,22 @@ mod tests {
     #[test]
     fn the_control_side_counts_where_nothing_was_prepared_and_takes_no_memory_before() {
         let mut banks = CounterBanks::default();
-        let (own, slot) = (banks.lease(true), Slot::new(5000));
-        let worker = banks.lease(false);
+        let (own, slot) = (banks.for_control(), Slot::new(5000));
+        let worker = banks.for_worker();
         banks.reserve(slot);
         assert!(own.entry(slot.index()).is_none());
         own.count_entry(slot, 1, 60, Time::ZERO);
         worker.count_entry(slot, 1, 60, Time::ZERO);
         assert_eq!(banks.entry(slot).packets, 2);
         drop((own, worker));
-        assert!(banks.lease(true).grows, "no worker gets them");
+        assert!(banks.for_control().grows, "no worker gets them");
         assert_eq!(banks.entry(slot).packets, 2);
     }
 
     #[test]
     fn counts_that_are_handed_over_are_kept_though_nobody_counts_yet() {
         let mut banks = CounterBanks::default();
-        let (_own, slot) = (banks.lease(true), Slot::new(1));
+        let (_own, slot) = (banks.for_control(), Slot::new(1));
         let count = EntryCount {
             packets: 3,
             bytes: 180,

@@ -3,7 +3,7 @@
 use core::slice;
 
 use millrace_flow::classify::prefetch;
-use millrace_flow::{Action, Instructions, Match, Rule};
+use millrace_flow::{Action, Instructions, Match, Rule, WriteMetadata};
 use millrace_types::{Cookie, GroupId, MeterId, Priority, TableId, Time};
 
 /// The flags of a flow entry (`OFPFF_*`, OpenFlow 1.3.5, section 7.3.4.1).
@@ -79,7 +79,7 @@ pub struct FlowEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rare {
     meter: Option<MeterId>,
-    write_metadata: Option<(u64, u64)>,
+    write_metadata: Option<WriteMetadata>,
 }
 
 const APPLIES: u8 = 1 << 0;
@@ -266,7 +266,7 @@ impl FlowEntry {
 
     /// Returns the metadata to write: `(value, mask)`.
     #[inline]
-    pub fn write_metadata(&self) -> Option<(u64, u64)> {
+    pub fn write_metadata(&self) -> Option<WriteMetadata> {
         self.rare.as_ref()?.write_metadata
     }
 
@@ -323,7 +323,7 @@ mod tests {
             apply_actions: Some([Action::PopVlan, output].into()),
             clear_actions: true,
             write_actions: Some([output].into()),
-            write_metadata: Some((1, 3)),
+            write_metadata: Some(WriteMetadata { value: 1, mask: 3 }),
             goto_table: Some(TableId(254)),
         };
         let empty_lists = Instructions {

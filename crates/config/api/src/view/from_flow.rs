@@ -50,9 +50,9 @@ impl From<&millrace_flow::Instructions> for Instructions {
             apply_actions: list(&given.apply_actions),
             clear_actions: given.clear_actions,
             write_actions: list(&given.write_actions),
-            write_metadata: given.write_metadata.map(|(value, mask)| WriteMetadata {
-                value: hex(value),
-                mask: hex(mask),
+            write_metadata: given.write_metadata.map(|change| WriteMetadata {
+                value: hex(change.value),
+                mask: hex(change.mask),
             }),
             goto_table: given.goto_table.map(|table| table.0),
         }

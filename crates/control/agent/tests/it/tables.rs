@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use crate::harness::{Controller, PATIENCE, SILENCE, TestSwitch, config, flow, output, packet, patch};
-use millrace_flow::{Action, Field, FieldSet, Instructions, Match, SetField};
+use millrace_flow::{Action, Field, FieldSet, Instructions, Match, SetField, WriteMetadata};
 use millrace_openflow::multipart::flow::FlowStatsRequest;
 use millrace_openflow::multipart::table_features::{Property, PropertyList, PropertyType, TableFeatures};
 use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, RequestBody};
@@ -107,7 +107,7 @@ fn entries_that_a_written_table_does_not_take_are_refused_each_with_its_error() 
     let add = |match_: Match, instructions| FlowMod::add(TableId(0), Priority(5), match_, instructions);
     let set_field = |field, value| Action::SetField(SetField::new(field, value).unwrap());
     let metadata = |mask| Instructions {
-        write_metadata: Some((0, mask)),
+        write_metadata: Some(WriteMetadata { value: 0, mask }),
         ..Instructions::default()
     };
     let masked = |text: &str| text.parse::<Match>().unwrap();

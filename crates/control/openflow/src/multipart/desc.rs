@@ -4,6 +4,10 @@ use super::{MultipartType, ReplyPart};
 use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
+/// Sizes of the fields in bytes, as openflow.h names them.
+const DESC_STR_LEN: usize = 256;
+const SERIAL_NUM_LEN: usize = 32;
+
 /// `ofp_desc`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Desc {
@@ -22,11 +26,11 @@ pub struct Desc {
 impl Desc {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Desc, DecodeError> {
         Ok(Desc {
-            manufacturer: reader.text(256)?,
-            hardware: reader.text(256)?,
-            software: reader.text(256)?,
-            serial: reader.text(32)?,
-            datapath: reader.text(256)?,
+            manufacturer: reader.text(DESC_STR_LEN)?,
+            hardware: reader.text(DESC_STR_LEN)?,
+            software: reader.text(DESC_STR_LEN)?,
+            serial: reader.text(SERIAL_NUM_LEN)?,
+            datapath: reader.text(DESC_STR_LEN)?,
         })
     }
 }
@@ -35,10 +39,10 @@ impl ReplyPart for Desc {
     const TYPE: MultipartType = MultipartType::Desc;
 
     fn encode(&self, out: &mut Vec<u8>) {
-        out.text(&self.manufacturer, 256);
-        out.text(&self.hardware, 256);
-        out.text(&self.software, 256);
-        out.text(&self.serial, 32);
-        out.text(&self.datapath, 256);
+        out.text(&self.manufacturer, DESC_STR_LEN);
+        out.text(&self.hardware, DESC_STR_LEN);
+        out.text(&self.software, DESC_STR_LEN);
+        out.text(&self.serial, SERIAL_NUM_LEN);
+        out.text(&self.datapath, DESC_STR_LEN);
     }
 }

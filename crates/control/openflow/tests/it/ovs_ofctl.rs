@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use millrace_flow::{Action, Field, Instructions, Match};
+use millrace_flow::{Action, Field, Instructions, Match, WriteMetadata};
 use millrace_openflow::multipart::desc::Desc;
 use millrace_openflow::multipart::flow::FlowStats;
 use millrace_openflow::multipart::port_stats::PortStats;
@@ -65,7 +65,10 @@ fn ovs_understands_a_flow_mod() {
         Instructions {
             apply_actions: Some([Action::DecNwTtl, Action::output(PortNo::from_raw(9))].into()),
             goto_table: Some(TableId(5)),
-            write_metadata: Some((0x12, 0xff)),
+            write_metadata: Some(WriteMetadata {
+                value: 0x12,
+                mask: 0xff,
+            }),
             ..Instructions::default()
         },
     );

@@ -171,10 +171,10 @@ fn a_frame_whose_end_is_not_known_yet_names_no_end() {
             let (EntryId::Flow(id), Entry::Flow(flow)) = (id, entry) else {
                 continue;
             };
-            let Some((word, mask)) = flow.instructions.write_metadata.filter(|_| id.table < FORWARD) else {
+            let Some(change) = flow.instructions.write_metadata.filter(|_| id.table < FORWARD) else {
                 continue;
             };
-            let fields = Metadata::from_word(word & mask);
+            let fields = Metadata::from_word(change.apply(0));
             let is_none = fields.egress_end == 0 || fields.egress_end & Metadata::COPIES != 0;
             assert!(is_none || fields.by_trunk, "{id:?}: {fields:?}");
         }

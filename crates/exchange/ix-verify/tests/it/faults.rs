@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 
-use millrace_flow::{Action, Field, SetField};
+use millrace_flow::{Action, Field, SetField, WriteMetadata};
 use millrace_ix_model::SwitchId;
 use millrace_ix_plan::{Entry, EntryId, FlowId, GroupKind, Matching, Plan, plan};
 use millrace_types::{PortNo, Priority, TableId};
@@ -100,7 +100,7 @@ fn mutate(plan: &mut Plan, kind: &str, random: &mut Random) -> Option<String> {
             done
         }
         (Entry::Flow(flow), "other end in the metadata") => match &mut flow.instructions.write_metadata {
-            Some((value, mask)) => {
+            Some(WriteMetadata { value, mask }) => {
                 let bit = 1 << random.pick(&[0u32, 1, 2, 20, 21, 39, 40, 41]);
                 *value ^= bit & *mask;
                 bit & *mask != 0

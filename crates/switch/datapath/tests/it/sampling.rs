@@ -8,7 +8,7 @@ use millrace_datapath::io::{
 };
 use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, SampleOutcome, SampledPacket, SamplingPlan, Stepper};
-use millrace_flow::{Action, Field, Instructions, Match, SetField};
+use millrace_flow::{Action, Field, Instructions, Match, SetField, WriteMetadata};
 use millrace_pipeline::{
     ColorAction, Control, ControlConfig, DropReason, FlowCachePolicy, FlowMod, FlowModCommand, Op,
     PolicerPlan, PolicerRates, Port,
@@ -158,7 +158,10 @@ fn a_sample_has_the_packet_as_it_came_in_and_where_it_went() {
         Action::output(port(2)),
     ];
     let first = Instructions {
-        write_metadata: Some((0x77 << 8, 0xff << 8)),
+        write_metadata: Some(WriteMetadata {
+            value: 0x77 << 8,
+            mask: 0xff << 8,
+        }),
         goto_table: Some(TableId(1)),
         ..Instructions::default()
     };
@@ -442,7 +445,10 @@ fn kinds(flow_cache: FlowCachePolicy) -> TestBed {
     let apply = |actions: &[Action]| Instructions::apply(actions.to_vec());
     let output = |raw| Action::output(port(raw));
     let to_table_1 = |metadata| Instructions {
-        write_metadata: Some((metadata, 0xff)),
+        write_metadata: Some(WriteMetadata {
+            value: metadata,
+            mask: 0xff,
+        }),
         goto_table: Some(TableId(1)),
         ..Instructions::default()
     };

@@ -10,7 +10,7 @@ use super::error::{TextError, TextProblem, nearest};
 use super::matching::{candidates, field_named};
 use super::scan::Span;
 use super::value::{self, VID_PRESENT, Value};
-use crate::action::{Action, Instructions, SetField};
+use crate::action::{Action, Instructions, SetField, WriteMetadata};
 use crate::field::{Field, Prerequisite};
 use crate::matching::Match;
 
@@ -303,8 +303,11 @@ pub(super) fn instructions(text: Span<'_>, context: &Match) -> Result<Instructio
             }
             "write_metadata" => {
                 let (value, mask) = value::masked(Field::Metadata, call.argument("VALUE or VALUE/MASK")?)?;
-                let mask = mask.unwrap_or(u64::MAX.into());
-                once(&mut given.write_metadata, (value as u64, mask as u64), *item)?;
+                let change = WriteMetadata {
+                    value: value as u64,
+                    mask: mask.map_or(u64::MAX, |mask| mask as u64),
+                };
+                once(&mut given.write_metadata, change, *item)?;
             }
             _ => applied.push(call.action(context)?.ok_or_else(|| call.unknown())?),
         }
@@ -403,7 +406,7 @@ impl fmt::Display for Instructions {
         if let Some(list) = &self.write_actions {
             parts.push(format!("write_actions({})", List(list)));
         }
-        if let Some((value, mask)) = self.write_metadata {
+        if let Some(WriteMetadata { value, mask }) = self.write_metadata {
             let mask = if mask == u64::MAX {
                 String::new()
             } else {

@@ -5,7 +5,7 @@ use millrace_wire::EtherType;
 use proptest::prelude::*;
 
 use super::FlowText;
-use crate::action::{Action, Instructions, SetField};
+use crate::action::{Action, Instructions, SetField, WriteMetadata};
 use crate::field::{Field, Prerequisite};
 use crate::matching::Match;
 
@@ -95,7 +95,10 @@ fn any_action() -> impl Strategy<Value = Action> {
 
 fn any_instructions() -> impl Strategy<Value = Instructions> {
     let list = || prop::option::of(prop::collection::vec(any_action(), 0..4).prop_map(Vec::into_boxed_slice));
-    let metadata = any::<(u64, u64)>().prop_map(|(value, mask)| (value & mask, mask));
+    let metadata = any::<(u64, u64)>().prop_map(|(value, mask)| WriteMetadata {
+        value: value & mask,
+        mask,
+    });
     let (meter, table) = (any::<u32>().prop_map(MeterId), (0..=0xfe_u8).prop_map(TableId));
     (
         prop::option::of(meter),

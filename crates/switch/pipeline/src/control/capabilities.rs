@@ -5,7 +5,7 @@
 //! whose capabilities change lose their entries, and later entries may use only these capabilities. While no
 //! controller has set table features, nothing is checked.
 
-use millrace_flow::{Action, Field, FieldSet, Instructions, Match};
+use millrace_flow::{Action, Field, FieldSet, Instructions, Match, WriteMetadata};
 use millrace_types::{Priority, TableId};
 use thiserror::Error;
 
@@ -172,7 +172,7 @@ impl EntryCapabilities {
         {
             return Err(CapabilityError::Goto { to });
         }
-        if let Some((_, mask)) = instructions.write_metadata
+        if let Some(WriteMetadata { mask, .. }) = instructions.write_metadata
             && mask & !metadata_write != 0
         {
             return Err(CapabilityError::WriteMetadata {

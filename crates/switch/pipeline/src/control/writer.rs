@@ -183,13 +183,13 @@ impl Control {
     /// Returns counters for one more worker, for its [`Processor`](crate::Processor). When the worker drops the
     /// counters, the next worker gets them; no count is lost.
     pub fn counters(&mut self) -> Arc<Counters> {
-        self.banks.lease(false)
+        self.banks.for_worker()
     }
 
     /// Returns counters for packets that the control side processes itself. These counters allocate memory
     /// only for entries that they count; the counters of a worker have memory for all entries.
     pub fn own_counters(&mut self) -> Arc<Counters> {
-        self.banks.lease(true)
+        self.banks.for_control()
     }
 
     /// Returns the number of packets that all workers dropped for one reason.

@@ -91,9 +91,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             action_set::write(&mut state.set, set, *action);
         }
         let key = &mut self.scratch.keys[i];
-        if let Some((value, mask)) = entry.write_metadata() {
+        if let Some(change) = entry.write_metadata() {
             let old = key.field(Field::Metadata) as u64;
-            key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
+            key.set_field(Field::Metadata, change.apply(old).into());
         }
         if let Some(table) = entry.goto_table() {
             if let Some(depth) = self.fwd.depth() {
@@ -111,9 +111,14 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         None
     }
 
+    /// Executes a list of actions after which the packet is not needed.
+    pub(crate) fn execute_last(&mut self, i: usize, packet: P, actions: &[Action]) {
+        self.execute(i, packet, actions, false, false);
+    }
+
     /// Executes a list of actions. With `goes_on`, the packet is needed afterwards and is returned, unless an action
-    /// has disposed of it.
-    pub(crate) fn execute(
+    /// has disposed of it. With `from_set`, the list is the action set.
+    fn execute(
         &mut self,
         i: usize,
         mut packet: P,

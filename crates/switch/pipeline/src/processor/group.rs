@@ -108,7 +108,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         let before = self.scratch.states[i];
         let tunnel_id = self.scratch.keys[i].field(Field::TunnelId);
         self.scratch.states[i].sent = false;
-        self.execute(i, packet, &bucket.actions, false, false);
+        self.execute_last(i, packet, &bucket.actions);
         self.scratch.states[i] = before;
         // Actions change no other part of the key.
         self.scratch.keys[i].set_field(Field::TunnelId, tunnel_id);

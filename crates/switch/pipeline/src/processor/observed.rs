@@ -109,8 +109,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         if let Some(entry) = slot.and_then(|slot| self.fwd.entry(slot)) {
             let found = &mut self.scratch.observation.found;
             found.cookie = Some(entry.cookie());
-            if let Some((value, mask)) = entry.write_metadata() {
-                found.metadata = found.metadata & !mask | value & mask;
+            if let Some(change) = entry.write_metadata() {
+                found.metadata = change.apply(found.metadata);
             }
         }
     }

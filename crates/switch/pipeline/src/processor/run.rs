@@ -489,7 +489,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.states[0].headers.changed = true;
         self.is_packet_out = true;
         self.to_tables = Some(ArrayVec::new());
-        self.execute(0, packet, actions, false, false);
+        self.execute_last(0, packet, actions);
         self.flush();
         for packet in self.to_tables.take().into_iter().flatten() {
             let mut burst = ArrayVec::new();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{Bridge, Event, frame, out, sent, set};
-use millrace_flow::{Action, Field, FlowKey, Instructions, Prerequisite, SetField};
+use millrace_flow::{Action, Field, FlowKey, Instructions, Prerequisite, SetField, WriteMetadata};
 use millrace_types::{PortNo, QueueId, TableId};
 use millrace_wire::checksum::{Sum, crc32c};
 use millrace_wire::ip::Pseudo;
@@ -384,7 +384,10 @@ fn pipeline() -> impl Strategy<Value = Vec<(u8, u16, usize, Instructions)>> {
                 apply_actions: apply,
                 clear_actions: clear,
                 write_actions: write,
-                write_metadata: (metadata > 200).then_some((u64::from(metadata), 0xff)),
+                write_metadata: (metadata > 200).then_some(WriteMetadata {
+                    value: metadata.into(),
+                    mask: 0xff,
+                }),
                 goto_table: (goes && table < 2).then_some(TableId(table + 1)),
             };
             (table, priority, match_, instructions)

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{Bridge, Event, frame, matching, out, set};
-use millrace_flow::{Action, Bucket, Field, Instructions};
+use millrace_flow::{Action, Bucket, Field, Instructions, WriteMetadata};
 use millrace_pipeline::{
     ControlConfig, DropReason, FlowCachePolicy, FlowMod, FlowModCommand, GroupKind, Op, PortConfig,
 };
@@ -118,7 +118,10 @@ fn flow_mod() -> impl Strategy<Value = FlowMod> {
                         apply_actions: (!apply.is_empty()).then(|| list(apply, false)),
                         clear_actions: marks % 8 == 0,
                         write_actions: write.map(|write| list(write, true)),
-                        write_metadata: metadata.map(|(value, mask)| (value & mask, mask)),
+                        write_metadata: metadata.map(|(value, mask)| WriteMetadata {
+                            value: value & mask,
+                            mask,
+                        }),
                         goto_table: on.map(|on| TableId(table + on)).filter(|to| to.0 < TABLES),
                         ..Instructions::default()
                     },
@@ -347,7 +350,10 @@ fn router(policy: FlowCachePolicy) -> Bridge {
     bridge.add(0, 1, "in_port=1", Instructions::goto(TableId(1)));
     let route = |hop: u64| Instructions {
         apply_actions: Some([Action::DecNwTtl].into()),
-        write_metadata: Some((hop, 0xff)),
+        write_metadata: Some(WriteMetadata {
+            value: hop,
+            mask: 0xff,
+        }),
         ..Instructions::goto(TableId(2))
     };
     bridge.add(1, 2, "ip,nw_dst=10.0.0.0/24", route(1));

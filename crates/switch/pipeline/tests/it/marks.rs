@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
-use millrace_flow::{Field, FlowKey, Instructions};
+use millrace_flow::{Field, FlowKey, Instructions, WriteMetadata};
 use millrace_pipeline::{
     FlowCachePolicy, MarkColumn, MarkCounts, MarkLevel, MarkState, MeterFlags, SlotChange, Slots,
 };
@@ -255,7 +255,7 @@ fn only_packets_that_meet_idle_entries_until_they_are_dropped_have_a_path() {
     };
     bridge.add(0, 2, "ip,nw_dst=10.0.0.4", metered);
     let written = Instructions {
-        write_metadata: Some((1, 1)),
+        write_metadata: Some(WriteMetadata { value: 1, mask: 1 }),
         ..to_table_1()
     };
     bridge.add(0, 2, "ip,nw_dst=10.0.0.5", written);

@@ -8,7 +8,7 @@ use crate::allocator;
 use crate::harness::{Bridge, dropping, frame, out, set, to_group};
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
-use millrace_flow::{Action, Bucket, Field, Instructions};
+use millrace_flow::{Action, Bucket, Field, Instructions, WriteMetadata};
 use millrace_pipeline::{
     Band, BandKind, DropReason, Egress, FragmentMode, GroupKind, Learn, MeterFlags, Mirror, MirrorOutput,
     Mirrors, PacketInInfo, Tunnel, TunnelCounts, TunnelKey, Tunnels,
@@ -135,7 +135,7 @@ fn process(is_mirrored: bool) {
             ]
             .into(),
         ),
-        write_metadata: Some((1, 1)),
+        write_metadata: Some(WriteMetadata { value: 1, mask: 1 }),
         ..Instructions::goto(TableId(1))
     };
     bridge.add(0, 9, "tcp", everything);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::harness::{Bridge, Event, frame, matching, out, ports, sent, set};
-use millrace_flow::{Action, Field, Instructions};
+use millrace_flow::{Action, Field, Instructions, WriteMetadata};
 use millrace_pipeline::{
     DropReason, ErrorCode, LiveTrace, Origin, PacketInReason, Port, PortConfig, PortState, Step, explain,
 };
@@ -149,7 +149,10 @@ fn a_packet_in_says_where_it_comes_from() {
         7,
         "tcp",
         Instructions {
-            write_metadata: Some((0x1200, 0xff00)),
+            write_metadata: Some(WriteMetadata {
+                value: 0x1200,
+                mask: 0xff00,
+            }),
             ..Instructions::goto(TableId(2))
         },
     );
@@ -275,7 +278,7 @@ fn later_tables_see_what_earlier_actions_made_of_the_packet() {
 fn metadata_is_written_under_its_mask_and_matched_by_later_tables() {
     let mut bridge = Bridge::new(2);
     let metadata = |value, mask, table| Instructions {
-        write_metadata: Some((value, mask)),
+        write_metadata: Some(WriteMetadata { value, mask }),
         ..Instructions::goto(TableId(table))
     };
     bridge.add(0, 1, "", metadata(0xff, 0xff, 1));

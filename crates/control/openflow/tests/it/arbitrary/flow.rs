@@ -1,6 +1,6 @@
 //! Any valid match, list of actions, and set of instructions.
 
-use millrace_flow::{Action, Field, Instructions, Match, MatchError, Prerequisite, SetField};
+use millrace_flow::{Action, Field, Instructions, Match, MatchError, Prerequisite, SetField, WriteMetadata};
 use millrace_types::*;
 use millrace_wire::EtherType;
 use proptest::collection::vec;
@@ -154,7 +154,7 @@ pub(crate) fn instructions() -> impl Strategy<Value = Instructions> {
                 apply_actions: apply,
                 clear_actions,
                 write_actions: write,
-                write_metadata,
+                write_metadata: write_metadata.map(|(value, mask)| WriteMetadata { value, mask }),
                 goto_table: goto.map(TableId),
             },
         )
