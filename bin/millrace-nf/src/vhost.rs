@@ -5,6 +5,7 @@
 //! in their receive buffer ([`millrace_vhost::driver`]).
 
 use std::io::{self, Write as _};
+use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::time::Duration;
@@ -116,7 +117,7 @@ impl Process {
                 ..Context::default()
             };
             let verdicts = Slot::process(&mut slots, function, &context, &mut self.effects);
-            let frames: ArrayVec<Option<(usize, usize)>, BURST> = (slots.iter().zip(&verdicts))
+            let frames: ArrayVec<Option<Range<usize>>, BURST> = (slots.iter().zip(&verdicts))
                 .map(|(slot, verdict)| (*verdict != Verdict::Drop).then(|| slot.bounds()))
                 .collect();
             drop(slots);

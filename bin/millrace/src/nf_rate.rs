@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use millrace_builtin::CATALOGUE;
 use millrace_loader::ANY_LOADERS;
-use millrace_nf::{Buffer, Context, Effects, Function, Kind, Settings, Setup, Verdict};
+use millrace_nf::{Buffer, Context, Effects, Function, Kind, Sending, Settings, Setup, Verdict};
 use millrace_types::Time;
 use serde::Serialize;
 
@@ -210,7 +210,7 @@ impl Passes {
                 .map(|frame| frame as &mut dyn Buffer)
                 .collect();
             let mut verdicts = [Verdict::Next; BURST];
-            effects.reset(true);
+            effects.reset(Sending::Allowed);
             let context = Context::new(self.now, direction);
             let start = Instant::now();
             function.process_with_effects(&context, &mut burst, &mut verdicts[..len], &mut effects);

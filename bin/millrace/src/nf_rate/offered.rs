@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use millrace_nf::{Buffer, Compiled, Context, Effects, Function, Setup, SharedKind, Verdict};
+use millrace_nf::{Buffer, Compiled, Context, Effects, Function, Sending, Setup, SharedKind, Verdict};
 use millrace_process::{OtherCores, claim_core};
 use millrace_types::Time;
 use serde::Serialize;
@@ -308,7 +308,7 @@ impl Offered {
                 .map(|frame| frame as &mut dyn Buffer)
                 .collect();
             let mut verdicts = [Verdict::Next; BURST];
-            effects.reset(true);
+            effects.reset(Sending::Allowed);
             let context = Context {
                 load: fill,
                 ..Context::new(time, load.templates[at].0)

@@ -10,7 +10,7 @@ use millrace_ips_engine::LinkType;
 use millrace_ips_engine::packet::ip_packet;
 use millrace_ips_offline::{CaptureError, CaptureReader, CapturedFrame};
 use millrace_loader::ANY_LOADERS;
-use millrace_nf::{Buffer, Context, Direction, Effects, Formatter, Function, Kind, Setup, Verdict};
+use millrace_nf::{Buffer, Context, Direction, Effects, Formatter, Function, Kind, Sending, Setup, Verdict};
 use millrace_types::Time;
 use millrace_wire::Frame;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -217,7 +217,7 @@ impl Offline {
             .iter_mut()
             .map(|packet| &mut packet.frame as &mut dyn Buffer)
             .collect();
-        self.effects.reset(true);
+        self.effects.reset(Sending::Allowed);
         self.function.process_with_effects(
             &Context::new(now, self.direction),
             &mut burst,

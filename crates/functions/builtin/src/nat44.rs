@@ -15,7 +15,7 @@ use millrace_nf::{
     Access, Buffer, Context, Counters, Direction, Function, Kind, SettingError, Setup, Verdict,
 };
 use millrace_types::{Duration, Time};
-use millrace_wire::{L3, L4, Layers, rewrite};
+use millrace_wire::{IpProto, L3, L4, Layers, rewrite};
 
 use mapping::{Idle, Mapping, Segment, State};
 use millrace_nf::flow::FlowPacket;
@@ -81,10 +81,10 @@ struct Nat {
 const TCP: usize = 0;
 
 fn plane(proto: u8) -> Option<usize> {
-    match proto {
-        6 => Some(TCP),
-        17 => Some(1),
-        1 => Some(2),
+    match IpProto(proto) {
+        IpProto::TCP => Some(TCP),
+        IpProto::UDP => Some(1),
+        IpProto::ICMPV4 => Some(2),
         _ => None,
     }
 }

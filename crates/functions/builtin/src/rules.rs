@@ -2,9 +2,11 @@
 //! decides; `port` is the destination port.
 
 use core::net::{IpAddr, Ipv4Addr};
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 use millrace_nf::flow::FlowPacket;
+use millrace_wire::IpProto;
 
 /// The decision of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,17 +79,14 @@ impl FromStr for Prefix {
 }
 
 /// A rule. A condition that is `None` matches all packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rule {
     pub(crate) decision: Decision,
-    proto: Option<u8>,
+    proto: Option<IpProto>,
     from: Option<Prefix>,
     to: Option<Prefix>,
-    ports: Option<(u16, u16)>,
+    ports: Option<RangeInclusive<u16>>,
 }
-
-const ICMPV4: u8 = 1;
-const ICMPV6: u8 = 58;
 
 impl Rule {
     /// Returns whether the rule matches a packet.
@@ -95,7 +94,7 @@ impl Rule {
         let (id, is_v6) = (&packet.id, packet.is_v6);
         self.proto.is_none_or(|proto| {
             // `icmp` matches ICMPv4 and ICMPv6.
-            proto == id.proto || proto == ICMPV4 && id.proto == ICMPV6
+            proto.0 == id.proto || proto == IpProto::ICMPV4 && id.proto == IpProto::ICMPV6.0
         }) && self
             .from
             .is_none_or(|prefix| prefix.contains(is_v6, id.source.address))
@@ -104,7 +103,8 @@ impl Rule {
                 .is_none_or(|prefix| prefix.contains(is_v6, id.destination.address))
             && self
                 .ports
-                .is_none_or(|(low, high)| (low..=high).contains(&id.destination.port))
+                .as_ref()
+                .is_none_or(|ports| ports.contains(&id.destination.port))
     }
 }
 
@@ -124,10 +124,10 @@ impl FromStr for Rule {
         while let Some(word) = words.next() {
             let mut operand = || words.next().ok_or(format!("`{word}` lacks its operand"));
             match word {
-                "tcp" => rule.proto = Some(6),
-                "udp" => rule.proto = Some(17),
-                "sctp" => rule.proto = Some(132),
-                "icmp" => rule.proto = Some(ICMPV4),
+                "tcp" => rule.proto = Some(IpProto::TCP),
+                "udp" => rule.proto = Some(IpProto::UDP),
+                "sctp" => rule.proto = Some(IpProto::SCTP),
+                "icmp" => rule.proto = Some(IpProto::ICMPV4),
                 "from" => rule.from = Some(operand()?.parse()?),
                 "to" => rule.to = Some(operand()?.parse()?),
                 "port" => rule.ports = Some(ports(operand()?)?),
@@ -137,29 +137,26 @@ impl FromStr for Rule {
                             "`{number}`: expected tcp, udp, icmp, sctp, a protocol number, from, to or port"
                         )
                     })?;
-                    rule.proto = Some(proto);
+                    rule.proto = Some(IpProto(proto));
                 }
             }
         }
-        if rule.ports.is_some() && !matches!(rule.proto, Some(6 | 17 | 132)) {
+        let has_ports = matches!(rule.proto, Some(IpProto::TCP | IpProto::UDP | IpProto::SCTP));
+        if rule.ports.is_some() && !has_ports {
             return Err("`port` requires tcp, udp or sctp: other protocols have no ports".to_owned());
         }
         Ok(rule)
     }
 }
 
-fn ports(text: &str) -> Result<(u16, u16), String> {
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let wrong = || format!("`{text}`: expected a port, or LOW-HIGH");
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let (low, high): (u16, u16) = (
         low.parse().map_err(|_| wrong())?,
         high.parse().map_err(|_| wrong())?,
     );
-    if low <= high {
-        Ok((low, high))
-    } else {
-        Err(wrong())
-    }
+    if low <= high { Ok(low..=high) } else { Err(wrong()) }
 }
 
 #[cfg(test)]

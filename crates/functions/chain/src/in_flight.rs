@@ -19,7 +19,13 @@ const BURSTS: usize = 2 * IN_FLIGHT_MAX / BURST + 3;
 pub(crate) struct InFlight<P> {
     bursts: VecDeque<Burst<P>>,
     /// The kinds of the packets, run-length encoded.
-    runs: VecDeque<(BurstKind, usize)>,
+    runs: VecDeque<Run>,
+    len: usize,
+}
+
+/// Packets in a row that have one kind.
+struct Run {
+    kind: BurstKind,
     len: usize,
 }
 
@@ -38,10 +44,10 @@ impl<P> InFlight<P> {
         self.len
     }
 
-    /// Returns the kind of the oldest packets, and the number of packets in a row with that kind.
+    /// Returns the kind of the oldest packets.
     #[inline]
-    pub(crate) fn first_run(&self) -> Option<(BurstKind, usize)> {
-        self.runs.front().copied()
+    pub(crate) fn first_kind(&self) -> Option<BurstKind> {
+        self.runs.front().map(|run| run.kind)
     }
 
     /// Appends packets. Empties `burst`.
@@ -52,9 +58,9 @@ impl<P> InFlight<P> {
             return;
         }
         match self.runs.back_mut() {
-            Some((last, run)) if *last == kind => *run += packets,
+            Some(run) if run.kind == kind => run.len += packets,
             // There are at most as many runs as packets, so this does not allocate.
-            _ => self.runs.push_back((kind, packets)),
+            _ => self.runs.push_back(Run { kind, len: packets }),
         }
         match self.bursts.back_mut() {
             Some(last) if last.remaining_capacity() >= packets => last.extend(burst.drain(..)),
@@ -66,7 +72,7 @@ impl<P> InFlight<P> {
     /// Fills the empty `burst` with the oldest packets of one kind, `packets` at most.
     #[inline]
     pub(crate) fn take(&mut self, packets: usize, burst: &mut Burst<P>) {
-        let run = self.runs.front().map_or(0, |(_, run)| *run);
+        let run = self.runs.front().map_or(0, |run| run.len);
         let packets = packets.min(run).min(BURST);
         while burst.len() < packets {
             let wanted = packets - burst.len();
@@ -85,9 +91,9 @@ impl<P> InFlight<P> {
             }
         }
         self.len -= burst.len();
-        if let Some((_, run)) = self.runs.front_mut() {
-            *run -= burst.len();
-            if *run == 0 {
+        if let Some(run) = self.runs.front_mut() {
+            run.len -= burst.len();
+            if run.len == 0 {
                 self.runs.pop_front();
             }
         }
@@ -97,9 +103,12 @@ impl<P> InFlight<P> {
     #[cold]
     pub(crate) fn put_back(&mut self, kind: BurstKind, packets: Burst<P>) {
         match self.runs.front_mut() {
-            Some((first, run)) if *first == kind => *run += packets.len(),
+            Some(run) if run.kind == kind => run.len += packets.len(),
             _ if packets.is_empty() => return,
-            _ => self.runs.push_front((kind, packets.len())),
+            _ => self.runs.push_front(Run {
+                kind,
+                len: packets.len(),
+            }),
         }
         self.len += packets.len();
         self.bursts.push_front(packets);
@@ -135,7 +144,11 @@ mod tests {
             next += burst.len();
             held.push(direction, &mut burst);
             assert!(burst.is_empty());
-            let Some((direction, run)) = held.first_run() else {
+            let Some(&Run {
+                kind: direction,
+                len: run,
+            }) = held.runs.front()
+            else {
                 continue;
             };
             held.take(more + 1, &mut burst);

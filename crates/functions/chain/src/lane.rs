@@ -10,7 +10,7 @@ use millrace_datapath::spread::FlowHash;
 use millrace_datapath::spread::ring::Receiver;
 use millrace_flow::classify::BURST;
 use millrace_nf::shm::BurstKind;
-use millrace_nf::{Context, Direction, SharedValue, Verdict, reason_of};
+use millrace_nf::{Context, Direction, Sending, SharedValue, Verdict, reason_of};
 use millrace_pipeline::DropReason;
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
@@ -248,7 +248,7 @@ impl<P: Packet> Lane<P> {
                 hash: &self.hash,
                 outlet: &mut *outlet,
                 effects: &mut self.effects,
-                accepts_sent: true,
+                sending: Sending::Allowed,
             };
             traversal.traverse(burst, position);
             P::discard(burst);
@@ -280,7 +280,7 @@ impl<P: Packet> Lane<P> {
                 hash: &self.hash,
                 outlet: &mut *outlet,
                 effects: &mut self.effects,
-                accepts_sent: false,
+                sending: Sending::Refused,
             };
             traversal.resume(burst, &[Verdict::Next], at);
             P::discard(burst);
@@ -339,7 +339,7 @@ impl<P: Packet> Lane<P> {
                     hash: &self.hash,
                     outlet: &mut *outlet,
                     effects: &mut self.effects,
-                    accepts_sent: !kind.is_sent,
+                    sending: kind.into(),
                 };
                 let burst = &mut *self.burst;
                 traversal.gather(group, number, &answered, burst);
@@ -423,7 +423,7 @@ impl<P: Packet> Lane<P> {
                 hash: &self.hash,
                 outlet: &mut *outlet,
                 effects: &mut self.effects,
-                accepts_sent: !kind.is_sent,
+                sending: kind.into(),
             };
             if has_effects {
                 let all = Packets::MAX >> (BURST - burst.len());
@@ -443,7 +443,7 @@ impl<P: Packet> Lane<P> {
         for instance in self.hops.iter_mut().flat_map(|hop| &mut hop.instances) {
             if let Runner::Remote(remote) = &mut instance.runner {
                 let effects = &mut self.effects.of_call;
-                effects.reset(true);
+                effects.reset(Sending::Allowed);
                 remote.collect(0, effects);
                 instance.counters.not_sent.add(effects.refused());
             }

@@ -21,28 +21,22 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_nf::shm::SwitchEnd;
 use millrace_nf::{Setup, SourceFile};
 use millrace_wire::Packet;
 use parking_lot::Mutex;
 
 pub(crate) use attached::{ATTACHED, AttachPoint, Unattached, unattached};
 pub(crate) use describe::describe;
-use memory::{MappedRange, merged, shared_memory};
+use memory::MappedRange;
 use output::last_words;
 use users::UserId;
 pub use users::{UserIds, use_user_ids};
 pub(crate) use watch::Process;
-use window::Isolated;
+use window::{Isolated, Window};
 
 use crate::cgroup::{self, Group, Limit};
-use crate::hop::IN_FLIGHT_MAX;
-use crate::plan::{Class, HopPlan};
+use crate::plan::HopPlan;
 
-/// Size limit of a packet's first segment, in bytes: the longest frame with tags. Longer packets are dropped.
-const PACKET_SIZE: usize = 9728;
-/// The name of windows, as /proc/PID/maps shows them.
-const WINDOW: &str = "millrace-window";
 /// The program that runs functions.
 const PROGRAM: &str = "millrace-nf";
 
@@ -72,15 +66,8 @@ pub(crate) fn start<P: Packet>(
     source: Option<&SourceFile>,
 ) -> io::Result<(Isolated<P>, Arc<Process>)> {
     let function = plan.function.as_str();
-    let shared = match plan.class {
-        Class::Ring => Some(shared_memory(&P::shared_memory())?),
-        Class::Inline | Class::Isolated => None,
-    };
-    let (end, window) = match shared {
-        Some(_) => SwitchEnd::create_shared(WINDOW, IN_FLIGHT_MAX)?,
-        None => SwitchEnd::create(WINDOW, IN_FLIGHT_MAX, PACKET_SIZE)?,
-    };
-    let path = format!("/proc/{}/fd/{}", std::process::id(), window.as_raw_fd());
+    let window = Window::create::<P>(plan.class)?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), window.file.as_raw_fd());
     let user = users::allocate()?;
     let mut command = command(program, plan, user.as_ref());
     command
@@ -93,7 +80,7 @@ pub(crate) fn start<P: Packet>(
     if let Some(source) = source {
         command.arg("--source").arg(source.path());
     }
-    for MappedRange { start, end, offset } in shared.iter().flatten() {
+    for MappedRange { start, end, offset } in window.shared.iter().flatten() {
         // A process that may trace this one can open the file (proc(5)). `millrace-nf` opens it before it drops that right.
         let file = format!("/proc/{}/map_files/{start:x}-{end:x}", std::process::id());
         let text = format!("{start}:{}:{offset}:{file}", end - start);
@@ -138,13 +125,7 @@ pub(crate) fn start<P: Packet>(
         return Err(error);
     }
     let _received = sender.send((child, errors, group, user));
-    let isolated = Isolated::new(
-        (end, window),
-        Arc::clone(&process),
-        shared.as_deref().map(merged),
-        setup,
-    );
-    Ok((isolated, process))
+    Ok((Isolated::new(window, Arc::clone(&process), setup), process))
 }
 
 /// Waits for the end of a process, and records its exit status and the last lines of its standard error.

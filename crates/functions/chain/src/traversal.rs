@@ -9,7 +9,7 @@ use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
 use millrace_flow::classify::BURST;
 use millrace_nf::shm::BurstKind;
-use millrace_nf::{Buffer, Context, ShunAction, Spread, Verdict};
+use millrace_nf::{Buffer, Context, Sending, ShunAction, Spread, Verdict};
 use millrace_pipeline::DropReason;
 use millrace_types::PortNo;
 use millrace_wire::Packet;
@@ -49,8 +49,7 @@ pub(crate) struct Traversal<'a, P> {
     pub(crate) hash: &'a FlowHash,
     pub(crate) outlet: &'a mut dyn ServiceOutput<P>,
     pub(crate) effects: &'a mut BurstEffects<P>,
-    /// Functions may send packets. False for packets that functions sent, so that packets do not multiply.
-    pub(crate) accepts_sent: bool,
+    pub(crate) sending: Sending,
 }
 
 impl<P: Packet> Traversal<'_, P> {
@@ -58,7 +57,7 @@ impl<P: Packet> Traversal<'_, P> {
     pub(crate) fn kind(&self) -> BurstKind {
         BurstKind {
             direction: self.context.direction,
-            is_sent: !self.accepts_sent,
+            is_sent: self.sending == Sending::Refused,
         }
     }
 
@@ -204,7 +203,7 @@ impl<P: Packet> Traversal<'_, P> {
         }
         let mut verdicts: ArrayVec<Verdict, BURST> = packets.iter().map(|_| Verdict::Next).collect();
         let effects = &mut self.effects.of_call;
-        effects.reset(self.accepts_sent);
+        effects.reset(self.sending);
         let worked =
             packets.is_empty() || called.process(&self.context, &mut packets, &mut verdicts, effects);
         drop(packets);
@@ -241,7 +240,7 @@ impl<P: Packet> Traversal<'_, P> {
         let Runner::Remote(remote) = &mut self.hops[at].instances[instance].runner else {
             return;
         };
-        self.effects.of_call.reset(self.accepts_sent);
+        self.effects.of_call.reset(self.sending);
         remote.collect(burst.len(), &mut self.effects.of_call);
         if !self.effects.of_call.is_empty() {
             self.carry_out(at, instance, burst, shuns);

@@ -46,6 +46,14 @@ pub struct ShunnedFlow {
     pub bytes: u64,
 }
 
+/// The treatment of packets that a function sends during a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sending {
+    Allowed,
+    /// Functions sent the packets of the burst. Such packets must not cause further packets.
+    Refused,
+}
+
 /// The effects of one call of a function. All memory is allocated with the value.
 #[derive(Debug)]
 pub struct Effects {
@@ -151,12 +159,12 @@ impl Effects {
         self.refused = self.refused.saturating_add(packets);
     }
 
-    /// Forgets all effects. `accepts` tells whether packets are accepted from now on.
-    pub fn reset(&mut self, accepts: bool) {
+    /// Forgets all effects, before a call of the function.
+    pub fn reset(&mut self, sending: Sending) {
         self.sent.clear();
         self.shuns.clear();
         self.refused = 0;
-        self.accepts = accepts && !self.bytes.is_empty();
+        self.accepts = sending == Sending::Allowed && !self.bytes.is_empty();
     }
 }
 
@@ -176,7 +184,7 @@ mod tests {
         assert_eq!(sent[0], (Direction::Backward, &b"first"[..]));
         assert_eq!(sent[1], (Direction::Forward, &[7; SENT_SIZE_MAX][..]));
         assert_eq!(effects.refused(), 2);
-        effects.reset(true);
+        effects.reset(Sending::Allowed);
         assert!(effects.is_empty());
     }
 
@@ -184,7 +192,7 @@ mod tests {
     fn one_that_refuses_takes_no_packet() {
         let mut effects = Effects::refusing();
         assert!(!effects.send(Direction::Forward, b"frame"));
-        effects.reset(true);
+        effects.reset(Sending::Allowed);
         assert!(!effects.send(Direction::Forward, b"frame"));
         assert_eq!(effects.sent().count(), 0);
     }

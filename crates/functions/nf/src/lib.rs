@@ -52,7 +52,7 @@ pub use buffer::Buffer;
 pub use burst::{BURST, Context, Direction, Verdict};
 pub use counters::Counters;
 pub use describe::{Description, DescriptionError};
-pub use effects::{Effects, SENT_MAX, SENT_SIZE_MAX, Shun, ShunAction, ShunnedFlow};
+pub use effects::{Effects, SENT_MAX, SENT_SIZE_MAX, Sending, Shun, ShunAction, ShunnedFlow};
 pub use function::{Function, give_up, reason_of};
 pub use kind::{Access, Catalogue, Constructor, Kind, Limits, Loader, MakeError, Setup, Spread};
 pub use outbox::Outbox;

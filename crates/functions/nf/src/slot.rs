@@ -1,5 +1,7 @@
 //! A packet in a memory slot: bytes with headroom in front.
 
+use core::ops::Range;
+
 use arrayvec::ArrayVec;
 use millrace_wire::NoHeadroom;
 
@@ -89,11 +91,11 @@ impl<'a> Slot<'a> {
         verdicts
     }
 
-    /// Returns the offset of the packet in the slot, and the bytes of its first segment.
+    /// Returns the place of the packet's first segment in the slot.
     #[inline]
     #[must_use]
-    pub fn bounds(&self) -> (usize, usize) {
-        (self.start as usize, self.memory.len() - self.start as usize)
+    pub fn bounds(&self) -> Range<usize> {
+        self.start as usize..self.memory.len()
     }
 
     /// Returns whether the packet still starts at its first offset.

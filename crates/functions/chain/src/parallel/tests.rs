@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
 use millrace_nf::shm::BurstKind;
-use millrace_nf::{Context, Direction, Effects, ShunnedFlow};
+use millrace_nf::{Context, Direction, Effects, Sending, ShunnedFlow};
 use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};
 use millrace_wire::Frame;
@@ -221,7 +221,7 @@ impl TestBed {
             hash: &self.hash,
             outlet: &mut self.went,
             effects: &mut self.effects,
-            accepts_sent: true,
+            sending: Sending::Allowed,
         }
     }
 

@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use millrace_datapath::io::{Burst, SocketAccess, SocketFile};
 use millrace_flow::classify::BURST;
 use millrace_nf::attach::AttachMessage;
-use millrace_nf::shm::{BurstKind, SwitchEnd};
+use millrace_nf::shm::BurstKind;
 use millrace_nf::{Access, Effects, Kind, Setup, ShunnedFlow, Verdict};
 use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
@@ -27,11 +27,10 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
 
-use super::memory::{MappedRange, merged, shared_memory};
+use super::memory::MappedRange;
 use super::watch::Process;
-use super::window::Isolated;
-use super::{PACKET_SIZE, WINDOW};
-use crate::hop::{IN_FLIGHT_MAX, Remote};
+use super::window::{Isolated, Window};
+use crate::hop::Remote;
 use crate::in_flight::InFlight;
 use crate::plan::Class;
 
@@ -67,8 +66,16 @@ struct Waiting {
     pid: u32,
     uid: u32,
     since: Time,
-    /// The instance that the process asks for, and the names of its counters; `None` before its hello.
-    hello: Option<(Option<u32>, Vec<String>)>,
+    hello: Option<Hello>,
+}
+
+/// The first message of a process.
+#[derive(Default)]
+struct Hello {
+    /// The instance that the process asks for; `None` for any.
+    instance: Option<u32>,
+    /// The names of its counters.
+    counters: Vec<String>,
 }
 
 /// The socket of one hop.
@@ -150,19 +157,13 @@ impl AttachPoint {
     /// Removes a waiting process that may become an instance, and returns it.
     fn take(&self, instance: u32) -> Option<Waiting> {
         let mut waiting = self.waiting.lock();
-        let suits = |process: &Waiting| {
-            let wanted = process.hello.as_ref().map(|(wanted, _)| *wanted);
-            wanted.is_some_and(|wanted| wanted.is_none_or(|wanted| wanted == instance))
-        };
-        let at = waiting.iter().position(suits)?;
+        let at = waiting.iter().position(|process| process.suits(instance))?;
         Some(waiting.remove(at))
     }
 
     /// Returns true if a process that may become an instance waits.
     pub(crate) fn has_process_for(&self, instance: u32) -> bool {
-        let waiting = self.waiting.lock();
-        let mut hellos = waiting.iter().filter_map(|process| process.hello.as_ref());
-        hellos.any(|(wanted, _)| wanted.is_none_or(|wanted| wanted == instance))
+        self.waiting.lock().iter().any(|process| process.suits(instance))
     }
 
     /// Attaches a waiting process as an instance, if there is one. `setup` gets the counters that the process
@@ -179,7 +180,7 @@ impl AttachPoint {
         let Some(waiting) = self.take(instance) else {
             return Ok(None);
         };
-        let (_, names) = waiting.hello.unwrap_or_default();
+        let names = waiting.hello.unwrap_or_default().counters;
         if setup
             .counters
             .read()
@@ -198,13 +199,19 @@ impl AttachPoint {
 }
 
 impl Waiting {
+    /// Returns true if the process may become an instance.
+    fn suits(&self, instance: u32) -> bool {
+        let hello = self.hello.as_ref();
+        hello.is_some_and(|hello| hello.instance.is_none_or(|wanted| wanted == instance))
+    }
+
     /// Reads the hello of a process. Returns false if the process is refused, has ended, or has sent no hello within
     /// [`HELLO_TIME`].
     fn is_welcome(&mut self, now: Time, attached: &[Option<u32>]) -> bool {
         match AttachMessage::receive(&self.socket) {
             Ok(None) => {}
             Ok(Some((AttachMessage::Hello { instance, counters }, _))) if self.hello.is_none() => {
-                self.hello = Some((instance, counters));
+                self.hello = Some(Hello { instance, counters });
             }
             Ok(Some(_)) | Err(Errno::PROTO) => {
                 refuse(
@@ -215,7 +222,7 @@ impl Waiting {
             }
             Err(_) => return false,
         }
-        let Some((wanted, _)) = &self.hello else {
+        let Some(Hello { instance: wanted, .. }) = &self.hello else {
             return now.since(self.since) < HELLO_TIME;
         };
         let len = attached.len();
@@ -291,18 +298,11 @@ fn give_window<P: Packet>(
     class: Class,
     setup: &Setup,
 ) -> io::Result<(Isolated<P>, Arc<Process>)> {
-    let shared = match class {
-        Class::Ring => Some(shared_memory(&P::shared_memory())?),
-        Class::Inline | Class::Isolated => None,
-    };
-    let (end, window) = match shared {
-        Some(_) => SwitchEnd::create_shared(WINDOW, IN_FLIGHT_MAX)?,
-        None => SwitchEnd::create(WINDOW, IN_FLIGHT_MAX, PACKET_SIZE)?,
-    };
+    let window = Window::create::<P>(class)?;
     let watched = socket.try_clone()?;
-    let process = Process::attached(pid, socket, shared.is_some());
+    let process = Process::attached(pid, socket, window.shared.is_some());
     let process = Arc::new(process.inspect_err(|error| refuse(&watched, error.to_string()))?);
-    for MappedRange { start, end, offset } in shared.iter().flatten() {
+    for MappedRange { start, end, offset } in window.shared.iter().flatten() {
         let path = format!("/proc/self/map_files/{start:x}-{end:x}");
         let file = std::fs::File::options().read(true).write(true).open(path)?;
         let part = AttachMessage::Memory {
@@ -312,15 +312,13 @@ fn give_window<P: Packet>(
         };
         part.send(&watched, Some(file.as_fd()))?;
     }
-    AttachMessage::Window { instance }.send(&watched, Some(window.as_fd()))?;
+    AttachMessage::Window { instance }.send(&watched, Some(window.file.as_fd()))?;
     let thread = std::thread::Builder::new().name("nf-attached".to_owned());
     thread.spawn({
         let process = Arc::clone(&process);
         move || wait(&watched, &process)
     })?;
-    let shared = shared.as_deref().map(merged);
-    let isolated = Isolated::new((end, window), Arc::clone(&process), shared, setup);
-    Ok((isolated, process))
+    Ok((Isolated::new(window, Arc::clone(&process), setup), process))
 }
 
 /// Waits until a process closes its connection, and for class `ring` until it ends.
@@ -375,7 +373,7 @@ impl<P: Packet> Remote<P> for Unattached<P> {
     }
 
     fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<BurstKind> {
-        let (kind, _) = self.held.first_run()?;
+        let kind = self.held.first_kind()?;
         self.held.take(BURST, burst);
         Some(kind)
     }

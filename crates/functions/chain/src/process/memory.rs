@@ -41,12 +41,12 @@ pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<MappedRange>
 
 /// Merges adjacent ranges. Each huge page is a mapping; hundreds of them become a few ranges, so that the check of a
 /// packet's address is fast.
-pub(super) fn merged(parts: &[MappedRange]) -> Vec<(u64, u64)> {
-    let mut areas: Vec<(u64, u64)> = Vec::new();
+pub(super) fn merged(parts: &[MappedRange]) -> Vec<Range<u64>> {
+    let mut areas: Vec<Range<u64>> = Vec::new();
     for part in parts {
         match areas.last_mut() {
-            Some((_, end)) if *end == part.start => *end = part.end,
-            _ => areas.push((part.start, part.end)),
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => areas.push(part.start..part.end),
         }
     }
     areas
@@ -82,7 +82,7 @@ mod tests {
             offset: 0,
         };
         let parts = [part(0, 2), part(2, 4), part(4, 6), part(8, 10)];
-        assert_eq!(merged(&parts), [(0, 6), (8, 10)]);
+        assert_eq!(merged(&parts), [0..6, 8..10]);
         assert_eq!(merged(&[]), []);
     }
 

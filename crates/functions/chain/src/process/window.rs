@@ -1,8 +1,10 @@
 //! The lane's side of a function's process: exchanges packets with it over a window of shared memory, and carries its effects and
 //! messages out of the window.
 
+use core::ops::Range;
 use core::slice;
 use core::sync::atomic::Ordering;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -14,10 +16,16 @@ use millrace_nf::{Counters, Effects, Outbox, Setup, ShunnedFlow, Verdict};
 use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
 
+use super::memory::{MappedRange, merged, shared_memory};
 use super::watch::{POLL_INTERVAL, Process, millis};
-use crate::hop::Remote;
+use crate::hop::{IN_FLIGHT_MAX, Remote};
 use crate::in_flight::InFlight;
+use crate::plan::Class;
 
+/// Size limit of a packet's first segment, in bytes: the longest frame with tags. Longer packets are dropped.
+const PACKET_SIZE: usize = 9728;
+/// The name of windows, as /proc/PID/maps shows them.
+const NAME: &str = "millrace-window";
 /// A process that sends no heartbeat for this time counts as hung.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time limit of the first heartbeat. It is longer, because many processes may start at once.
@@ -37,37 +45,65 @@ pub(crate) struct Isolated<P> {
     report: Outbox,
     /// The number of packets that the process could not send, when the lane read it last.
     refused: u64,
-    /// The last heartbeat, and [`Process::chances`] when this heartbeat was seen first.
-    heartbeat: (u64, Option<u64>),
+    heartbeat: Heartbeat,
     next_look: Time,
     violation: Option<ProtocolViolation>,
     /// For class `ring`, the address ranges that the process has mapped.
-    shared: Option<Vec<(u64, u64)>>,
+    shared: Option<Vec<Range<u64>>>,
     /// The file of the window, which a process opens by `/proc/PID/fd`.
-    _window: OwnedFd,
+    _file: OwnedFd,
+}
+
+/// The last heartbeat of a process.
+#[derive(Default)]
+struct Heartbeat {
+    number: u64,
+    /// [`Process::chances`] when it was seen first.
+    since: Option<u64>,
+}
+
+/// A window before its process uses it.
+pub(super) struct Window {
+    pub(super) end: SwitchEnd,
+    pub(super) file: OwnedFd,
+    /// For class `ring`, the packet memory that the process maps.
+    pub(super) shared: Option<Vec<MappedRange>>,
+}
+
+impl Window {
+    /// Creates a window for a process of this class.
+    ///
+    /// # Errors
+    /// The kernel's error, or a message with the next step if there is no packet memory that a process can map.
+    pub(super) fn create<P: Packet>(class: Class) -> io::Result<Window> {
+        let shared = match class {
+            Class::Ring => Some(shared_memory(&P::shared_memory())?),
+            Class::Inline | Class::Isolated => None,
+        };
+        let (end, file) = match shared {
+            Some(_) => SwitchEnd::create_shared(NAME, IN_FLIGHT_MAX)?,
+            None => SwitchEnd::create(NAME, IN_FLIGHT_MAX, PACKET_SIZE)?,
+        };
+        Ok(Window { end, file, shared })
+    }
 }
 
 impl<P: Packet> Isolated<P> {
-    /// Returns the lane's side of a process that maps a window. `shared` has the packet memory that it maps for class `ring`.
-    pub(super) fn new(
-        (end, window): (SwitchEnd, OwnedFd),
-        process: Arc<Process>,
-        shared: Option<Vec<(u64, u64)>>,
-        setup: &Setup,
-    ) -> Isolated<P> {
+    /// Returns the lane's side of a process that maps a window.
+    pub(super) fn new(window: Window, process: Arc<Process>, setup: &Setup) -> Isolated<P> {
         Isolated {
-            end,
+            end: window.end,
             process,
             held: InFlight::new(),
             counters: setup.counters.clone(),
             outbox: setup.outbox.clone(),
             report: setup.report.clone(),
             refused: 0,
-            heartbeat: (0, None),
+            heartbeat: Heartbeat::default(),
             next_look: Time::ZERO,
             violation: None,
-            shared,
-            _window: window,
+            shared: window.shared.as_deref().map(merged),
+            _file: window.file,
         }
     }
 
@@ -164,11 +200,11 @@ impl<P: Packet> Isolated<P> {
 /// Returns the location of a packet if the process has mapped it. Memory that EAL takes after the process was started is not
 /// mapped.
 #[inline]
-fn location_of<P: Packet>(packet: &P, areas: &[(u64, u64)]) -> Option<PacketLocation> {
+fn location_of<P: Packet>(packet: &P, areas: &[Range<u64>]) -> Option<PacketLocation> {
     let (address, headroom) = packet.shared_address()?;
     let head_size = packet.head().len();
     let (start, end) = (address - headroom as u64, address + head_size as u64);
-    let is_within = areas.iter().any(|(from, to)| start >= *from && end <= *to);
+    let is_within = areas.iter().any(|area| start >= area.start && end <= area.end);
     is_within.then(|| PacketLocation {
         address,
         headroom,
@@ -234,7 +270,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     }
 
     fn ready(&mut self) -> Option<BurstKind> {
-        let (kind, _) = self.held.first_run()?;
+        let kind = self.held.first_kind()?;
         (self.answered() != 0).then_some(kind)
     }
 
@@ -247,7 +283,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
                 return None;
             }
         };
-        let (kind, _) = self.held.first_run()?;
+        let kind = self.held.first_kind()?;
         self.take_back(kind, done, burst, verdicts);
         (!burst.is_empty()).then_some(kind)
     }
@@ -257,7 +293,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         if !self.is_gone() {
             return None;
         }
-        let (kind, _) = self.held.first_run()?;
+        let kind = self.held.first_kind()?;
         self.held.take(BURST, burst);
         self.end.take(burst.len());
         Some(kind)
@@ -390,19 +426,25 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         let beats = self.end.heartbeat();
         let chances = self.process.chances.load(Ordering::Relaxed);
         match self.heartbeat {
-            (last, Some(since)) if beats == last => {
+            Heartbeat {
+                number,
+                since: Some(since),
+            } if beats == number => {
                 let silence = if beats == 0 { BEGINNING } else { SILENCE };
                 chances - since < millis(silence)
             }
             _ => {
-                self.heartbeat = (beats, Some(chances));
+                self.heartbeat = Heartbeat {
+                    number: beats,
+                    since: Some(chances),
+                };
                 true
             }
         }
     }
 
     fn has_begun(&self) -> bool {
-        self.heartbeat.0 != 0
+        self.heartbeat.number != 0
     }
 
     fn value(&self) -> [u64; 2] {
@@ -463,13 +505,13 @@ mod tests {
 
     #[test]
     fn the_answers_that_a_process_gave_before_it_closed_its_connection_are_taken() {
-        let (end, window) = SwitchEnd::create("test", 8, 100).unwrap();
-        let mut function = FunctionEnd::open(&File::from(window.try_clone().unwrap())).unwrap();
+        let window = Window::create::<Frame>(Class::Isolated).unwrap();
+        let mut function = FunctionEnd::open(&File::from(window.file.try_clone().unwrap())).unwrap();
         let (connection, _other) = UnixStream::pair().unwrap();
         let process = Process::attached(std::process::id(), connection.into(), false);
         let process = Arc::new(process.unwrap());
         let setup = Kind::DEFAULT.setup(&Settings::default(), 1, 0);
-        let mut isolated = Isolated::new((end, window), Arc::clone(&process), None, &setup);
+        let mut isolated = Isolated::new(window, Arc::clone(&process), &setup);
         let mut burst = Burst::new();
         burst.push(Frame::new(&[7; 60]));
         isolated.give(Direction::Forward.into(), 0, &mut burst);

@@ -7,7 +7,7 @@ use millrace_inspection::{IDS, IPS};
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Mode, Settings, Verdict};
 use millrace_nf::{
-    Buffer, Context, Direction, Effects, Function, Kind, Settings as Texts, Setup, SharedValue,
+    Buffer, Context, Direction, Effects, Function, Kind, Sending, Settings as Texts, Setup, SharedValue,
     Verdict as Given,
 };
 use millrace_types::Time;
@@ -105,7 +105,7 @@ impl TestBed {
         };
         let mut burst: [&mut dyn Buffer; 1] = [frame];
         let mut verdicts = [Given::Next];
-        self.effects.reset(true);
+        self.effects.reset(Sending::Allowed);
         self.function
             .process_with_effects(&context, &mut burst, &mut verdicts, &mut self.effects);
         verdicts[0]

@@ -1,5 +1,6 @@
 //! The function's end of a window (the shared-memory ring to the switch), and the poll loop of a function.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::fs::File;
 use std::io;
@@ -265,10 +266,10 @@ impl FunctionEnd {
             ..Context::new(now, kind.direction)
         };
         let len = slots.len();
-        self.effects.reset(!kind.is_sent);
+        self.effects.reset(kind.into());
         let verdicts = Slot::process(&mut slots, function, &context, &mut self.effects);
         let all_next = verdicts.iter().all(|verdict| *verdict == Verdict::Next);
-        let bounds: ArrayVec<Option<(usize, usize)>, BURST> =
+        let bounds: ArrayVec<Option<Range<usize>>, BURST> =
             match all_next && slots.iter().all(Slot::is_in_place) {
                 true => ArrayVec::new(),
                 false => {
@@ -281,7 +282,7 @@ impl FunctionEnd {
         drop(slots);
         for (index, number) in (first..first + len as u64).enumerate() {
             match bounds.get(index) {
-                Some(Some(bounds)) => self.answer(number, *bounds, verdicts[index]),
+                Some(Some(bounds)) => self.answer(number, bounds, verdicts[index]),
                 _ => self.note(number, UNCHANGED),
             }
         }
@@ -331,10 +332,13 @@ impl FunctionEnd {
 
     /// Writes the answer to a packet that has a new offset or size, or that is not forwarded to the next hop.
     #[inline]
-    pub(super) fn answer(&self, number: u64, (start, size): (usize, usize), verdict: Verdict) {
+    pub(super) fn answer(&self, number: u64, bounds: &Range<usize>, verdict: Verdict) {
         let answer = self.layout.answer(number);
         let (word, operand) = verdict.to_raw();
-        let words = [halves(start as u32, size as u32), halves(word, operand)];
+        let words = [
+            halves(bounds.start as u32, bounds.len() as u32),
+            halves(word, operand),
+        ];
         for (word, at) in words.into_iter().zip([answer, answer + 8]) {
             self.region.number(at).store(word, Ordering::Relaxed);
         }

@@ -60,6 +60,7 @@ pub use unordered::{ReceivedPacket, Unordered};
 use thiserror::Error;
 
 use crate::burst::Direction;
+use crate::effects::Sending;
 
 /// The function's process violates the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -114,6 +115,15 @@ pub struct BurstKind {
     pub direction: Direction,
     /// True if functions sent the packets. A function cannot send packets in response to these.
     pub is_sent: bool,
+}
+
+impl From<BurstKind> for Sending {
+    fn from(kind: BurstKind) -> Sending {
+        match kind.is_sent {
+            true => Sending::Refused,
+            false => Sending::Allowed,
+        }
+    }
 }
 
 impl From<Direction> for BurstKind {

@@ -1,6 +1,7 @@
 //! The function's end of a window for callers that hold packets for a while and answer them in any order, such as a library that
 //! hands packets to a foreign program. The switch still gets answers in order: an answer waits for those to earlier packets.
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
@@ -102,7 +103,7 @@ impl Unordered {
         let Some(bytes) = bytes else {
             // A correct switch gives no such packet. It is answered, so that later answers need not wait for
             // it.
-            self.answer_raw(number, (start, head_size), Verdict::Drop);
+            self.answer_raw(number, &(start..start + head_size), Verdict::Drop);
             return None;
         };
         Some(ReceivedPacket {
@@ -139,10 +140,11 @@ impl Unordered {
     /// Answers a packet, whose bytes may have changed in place. The switch sees the answer after [`publish`](Self::publish). An
     /// answer to a packet that is answered already changes nothing.
     pub fn answer(&mut self, packet: &ReceivedPacket, verdict: Verdict) {
-        self.answer_raw(packet.number, (packet.start, packet.head_size), verdict);
+        let bounds = packet.start..packet.start + packet.head_size;
+        self.answer_raw(packet.number, &bounds, verdict);
     }
 
-    fn answer_raw(&mut self, number: u64, bounds: (usize, usize), verdict: Verdict) {
+    fn answer_raw(&mut self, number: u64, bounds: &Range<usize>, verdict: Verdict) {
         let index = self.end.layout.index(number);
         let is_open = (self.end.done..self.received).contains(&number) && !self.answered[index];
         if !is_open {

@@ -250,16 +250,15 @@ impl Driver {
         bytes.unwrap_or_default().chunks_exact_mut(BUFFER)
     }
 
-    /// Sends frames of a batch, each given by its offset in the buffer and its size. Drops frames that are `None`, and
-    /// those without headroom for the virtio-net header.
+    /// Sends frames of a batch, each given by its place in the buffer. Drops frames that are `None`, and those without
+    /// headroom for the virtio-net header.
     #[inline]
-    pub fn send(&mut self, batch: &Batch, frames: impl IntoIterator<Item = Option<(usize, usize)>>) {
+    pub fn send(&mut self, batch: &Batch, frames: impl IntoIterator<Item = Option<Range<usize>>>) {
         for (number, frame) in batch.buffers().zip(frames) {
-            let fits = |(start, size): &(usize, usize)| {
-                *start >= HEADER && start.checked_add(*size).is_some_and(|end| end <= BUFFER)
-            };
+            let fits =
+                |frame: &Range<usize>| (HEADER..=frame.end).contains(&frame.start) && frame.end <= BUFFER;
             match frame.filter(fits) {
-                Some((start, size)) => self.send_one(number, start, size),
+                Some(frame) => self.send_one(number, frame.start, frame.len()),
                 None => self.is_held[usize::from(number)] = false,
             }
         }

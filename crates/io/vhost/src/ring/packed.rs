@@ -72,6 +72,14 @@ impl RingPosition {
     }
 }
 
+/// A used descriptor that the driver does not see yet.
+#[derive(Debug)]
+struct HeldDescriptor {
+    index: u16,
+    /// The second word, which has the flags.
+    word: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Packed {
     ring: AtomicArray<[AtomicU64; 2]>,
@@ -82,7 +90,7 @@ pub(super) struct Packed {
     /// The next chain to return. Chains are returned in order, so all earlier chains are already returned.
     done: RingPosition,
     /// The first chain of a batch, written last: the driver sees no later chain before it sees this one.
-    held: Option<(u16, u64)>,
+    held: Option<HeldDescriptor>,
     /// The position up to which the driver was notified, and the number of descriptors returned since.
     published: RingPosition,
     unpublished: u16,
@@ -198,7 +206,10 @@ impl Queue for Packed {
         let flags = at.flags(AVAILABLE | USED) | kind;
         let word = u64::from(written) | u64::from(chain.id) << 32 | u64::from(flags) << 48;
         if self.held.is_none() {
-            self.held = Some((at.index(), word));
+            self.held = Some(HeldDescriptor {
+                index: at.index(),
+                word,
+            });
         } else {
             let [_, second] = self.ring.at(at.index());
             second.store(word, Ordering::Release);
@@ -209,7 +220,7 @@ impl Queue for Packed {
 
     #[inline]
     fn publish(&mut self) -> bool {
-        let Some((index, word)) = self.held.take() else {
+        let Some(HeldDescriptor { index, word }) = self.held.take() else {
             return false;
         };
         let [_, second] = self.ring.at(index);

@@ -157,10 +157,10 @@ fn work(driver: &mut Driver, next: &mut u32) -> Result<usize, DeviceViolation> {
             2 => None,
             5 => {
                 buffer[FRAME_AT - 4..FRAME_AT].copy_from_slice(&[1, 2, 3, 4]);
-                Some((FRAME_AT - 4, size + 4))
+                Some(FRAME_AT - 4..FRAME_AT + size)
             }
-            8 => Some((FRAME_AT + 6, size - 6)),
-            _ => Some((FRAME_AT, size)),
+            8 => Some(FRAME_AT + 6..FRAME_AT + size),
+            _ => Some(FRAME_AT..FRAME_AT + size),
         });
     }
     driver.send(&batch, places);
@@ -225,9 +225,9 @@ fn what_does_not_fit_into_its_buffer_is_not_sent() {
     rings.send(&[frame(0, 60), frame(1, 60), frame(2, 60)]);
     let batch = driver.receive().unwrap();
     let places = [
-        Some((11, 60)),
-        Some((FRAME_AT, FRAME_MAX + 1)),
-        Some((usize::MAX, 2)),
+        Some(11..71),
+        Some(FRAME_AT..FRAME_AT + FRAME_MAX + 1),
+        Some(usize::MAX..2),
     ];
     driver.send(&batch, places);
     driver.flush().unwrap();
