@@ -263,7 +263,7 @@ fn a_killed_process_that_fails_closed_counts_each_packet_that_it_drops() {
 fn no_buffer_is_missing<B: Backend>(testbed: &mut TestBed<B>, backend: &B) {
     testbed.wait("the buffers to come back", |_| {
         std::thread::sleep(Duration::from_millis(1));
-        backend.buffers().is_some_and(|(used, _)| used == 0)
+        backend.buffers().is_some_and(|buffers| buffers.used == 0)
     });
 }
 
@@ -297,7 +297,7 @@ fn rules_reach_a_process_that_shares_packet_memory_and_survive_reload_and_kill()
         drop(testbed);
     }
     let deadline = Instant::now() + BOUND;
-    while backend.buffers().is_some_and(|(used, _)| used != 0) {
+    while backend.buffers().is_some_and(|buffers| buffers.used != 0) {
         assert!(Instant::now() < deadline, "{:?}", backend.buffers());
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -115,7 +115,7 @@ fn processes_killed_at_random_under_load_come_back_and_cost_no_buffer_and_nothin
         sigkill,
     );
     testbed.wait("the buffers to come back", |_| {
-        buffers.buffers().is_some_and(|(used, _)| used == 0)
+        buffers.buffers().is_some_and(|buffers| buffers.used == 0)
     });
     assert!(longest < back_within(), "{longest:?}");
 }

@@ -145,7 +145,7 @@ fn a_faulty_module_in_the_worker_takes_its_hop_down_and_is_restarted() {
                 .datapath
                 .backend()
                 .buffers()
-                .is_some_and(|(used, _)| used == 0)
+                .is_some_and(|buffers| buffers.used == 0)
         });
     }
 }

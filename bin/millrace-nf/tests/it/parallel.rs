@@ -133,7 +133,7 @@ fn killed_at_random<B: Backend>(
         kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
     });
     testbed.wait("the buffers to come back", |_| {
-        backend.buffers().is_some_and(|(used, _)| used == 0)
+        backend.buffers().is_some_and(|buffers| buffers.used == 0)
     });
     assert!(longest < back_within(), "{longest:?}");
 }

@@ -74,11 +74,11 @@ fn beside_a_packet_socket(backend: &Arc<DpdkBackend>) {
 fn no_buffer_is_missing(backend: &DpdkBackend) {
     let deadline = Instant::now() + BOUND;
     loop {
-        let (used, all) = backend.buffers().unwrap();
-        if used == 0 && all == 8191 {
+        let buffers = backend.buffers().unwrap();
+        if buffers.used == 0 && buffers.all == 8191 {
             return;
         }
-        assert!(Instant::now() < deadline, "{used} of {all} buffers are somewhere");
+        assert!(Instant::now() < deadline, "{buffers:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

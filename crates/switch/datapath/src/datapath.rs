@@ -400,7 +400,7 @@ mod tests {
             }
         }
 
-        fn buffers(&self) -> Option<(usize, usize)> {
+        fn buffers(&self) -> Option<crate::io::BufferCounts> {
             self.heap.buffers()
         }
     }

@@ -3,10 +3,11 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcp};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdUnix, UnixStream as StdUnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use millrace_datapath::io::SocketFile;
 use millrace_model::ListenTarget;
 use millrace_openflow::Header;
 use tokio::io::{Interest, Ready};
@@ -193,39 +194,6 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         fs::remove_file(path)?;
     }
     Ok(())
-}
-
-/// The file of a bound socket. Dropping it removes the file, unless another file has the name by then:
-/// another process may listen on that file.
-#[derive(Debug)]
-pub(super) struct SocketFile {
-    path: PathBuf,
-    /// Device and inode number.
-    identity: (u64, u64),
-}
-
-impl SocketFile {
-    fn of(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile {
-            path: path.to_owned(),
-            identity: identity(path)?,
-        })
-    }
-}
-
-/// Returns the device and the inode number of a file.
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = fs::symlink_metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Another process may remove the file first.
-            let _removed = fs::remove_file(&self.path);
-        }
-    }
 }
 
 #[cfg(test)]

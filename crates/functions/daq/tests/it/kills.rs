@@ -122,6 +122,6 @@ fn a_process_killed_in_the_middle_of_bursts_costs_no_buffer_and_packets_pass_in_
     assert!(hop.passed > 0, "the policy applied: {hop:?}");
     assert_eq!(hop.packets + hop.passed, u64::from(sent));
     testbed.wait("the buffers to come back", |_| {
-        backend.buffers().is_some_and(|(used, _)| used == 0)
+        backend.buffers().is_some_and(|buffers| buffers.used == 0)
     });
 }

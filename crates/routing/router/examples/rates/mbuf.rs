@@ -111,7 +111,7 @@ impl Backend for MbufBackend {
         Ok(())
     }
 
-    fn buffers(&self) -> Option<(usize, usize)> {
+    fn buffers(&self) -> Option<millrace_datapath::io::BufferCounts> {
         None
     }
 }

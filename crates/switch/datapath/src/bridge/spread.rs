@@ -4,8 +4,8 @@ use millrace_types::PortNo;
 
 use super::Bridge;
 use crate::io::Backend;
-use crate::spread::SpreadStats;
 use crate::spread::reta::Urgency;
+use crate::spread::{BucketMove, SpreadStats};
 
 impl<B: Backend> Bridge<B> {
     /// Returns the state of the spreading of each receive queue of a port; empty if workers hand off no
@@ -15,9 +15,8 @@ impl<B: Backend> Bridge<B> {
         retas.map(|reta| reta.stats(self.workers.len())).collect()
     }
 
-    /// Switches hashing of a receive queue on, and requests that its buckets move: pairs of bucket and worker. Returns
-    /// false, and requests nothing, while an earlier request is not completed, or if there is no such queue.
-    pub fn move_buckets(&self, port: PortNo, queue: usize, moves: &[(u16, u16)]) -> bool {
+    /// Switches hashing of a receive queue on, and requests that buckets move. Returns false, and requests nothing, while an earlier request is not completed, or if there is no such queue.
+    pub fn move_buckets(&self, port: PortNo, queue: usize, moves: &[BucketMove]) -> bool {
         let reta = self.ports.get(&port).and_then(|port| port.retas.get(queue));
         let reta = reta.filter(|reta| reta.is_idle());
         if let Some(reta) = reta {

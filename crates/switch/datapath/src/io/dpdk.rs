@@ -22,8 +22,8 @@ use super::vhost;
 use super::vnic::{VnicKind, VnicSpec};
 use super::wan::Wans;
 use super::{
-    Backend, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, RxQueue, TxQueue,
-    af_packet, dpdk_af_packet, socket_file,
+    Backend, BufferCounts, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry,
+    RxQueue, TxQueue, af_packet, dpdk_af_packet, socket_file,
 };
 use crate::offload::fences::{Fences, QueueFence};
 
@@ -320,9 +320,12 @@ impl Backend for DpdkBackend {
         thread::register(self.eal).map_err(|error| error.to_string())
     }
 
-    fn buffers(&self) -> Option<(usize, usize)> {
+    fn buffers(&self) -> Option<BufferCounts> {
         let home = self.pools.default_pool();
-        Some((home.in_use() as usize, home.size() as usize))
+        Some(BufferCounts {
+            used: home.in_use() as usize,
+            all: home.size() as usize,
+        })
     }
 }
 

@@ -6,7 +6,9 @@ use millrace_wire::{Frame, FramePool};
 
 use super::allocate::Empty;
 use super::wan::Wans;
-use super::{Backend, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, af_packet};
+use super::{
+    Backend, BufferCounts, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, af_packet,
+};
 
 /// Number of buffers in the pool.
 const FRAMES_LEN: usize = 8192;
@@ -99,7 +101,10 @@ impl Backend for HeapBackend {
         Ok(())
     }
 
-    fn buffers(&self) -> Option<(usize, usize)> {
-        Some((self.len - self.pool.free_len(), self.len))
+    fn buffers(&self) -> Option<BufferCounts> {
+        Some(BufferCounts {
+            used: self.len - self.pool.free_len(),
+            all: self.len,
+        })
     }
 }

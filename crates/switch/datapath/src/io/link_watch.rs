@@ -28,6 +28,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 
 use super::kernel::{self, InterfaceState};
 use super::peer::WakeEvent;
+use super::socket_file::FileId;
 
 /// `RTMGRP_LINK`, `RTM_NEWLINK` and `RTM_DELLINK` of linux/rtnetlink.h, `IFLA_IFNAME` of linux/if_link.h.
 const LINKS: u32 = 1;
@@ -155,7 +156,7 @@ impl Shared {
 
 /// The thread of a network namespace, which ends with the last watch.
 struct Monitor {
-    namespace: (u64, u64),
+    namespace: FileId,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -166,7 +167,10 @@ static MONITORS: Mutex<Vec<Weak<Monitor>>> = Mutex::new(Vec::new());
 impl Monitor {
     fn of_this_namespace() -> std::io::Result<Arc<Monitor>> {
         let stat = rustix::fs::stat("/proc/thread-self/ns/net")?;
-        let namespace = (stat.st_dev, stat.st_ino);
+        let namespace = FileId {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        };
         let mut monitors = MONITORS.lock();
         monitors.retain(|monitor| monitor.strong_count() > 0);
         let running = monitors.iter().filter_map(Weak::upgrade);
@@ -180,7 +184,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    fn start(namespace: (u64, u64)) -> std::io::Result<Monitor> {
+    fn start(namespace: FileId) -> std::io::Result<Monitor> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // NETLINK_ROUTE is protocol 0.
         let events = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;

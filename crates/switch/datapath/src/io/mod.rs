@@ -461,6 +461,14 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the reason, for people, if the thread cannot become a worker.
     fn register_worker(&self) -> Result<Self::Registration, String>;
 
-    /// Returns the number of buffers in use, and the number in the pool; `None` without a pool.
-    fn buffers(&self) -> Option<(usize, usize)>;
+    /// Returns the numbers of the pool's buffers; `None` without a pool.
+    fn buffers(&self) -> Option<BufferCounts>;
+}
+
+/// The numbers of buffers of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BufferCounts {
+    pub used: usize,
+    /// Those that are free, and those in use.
+    pub all: usize,
 }

@@ -1,4 +1,4 @@
-//! The socket files that the switch creates for virtual NICs. The file's permissions decide who may connect.
+//! Socket files that the switch creates. The file's permissions decide who may connect.
 //! The file is therefore never open to everyone, not even for a moment, and no file of others is removed for
 //! it.
 //!
@@ -26,11 +26,37 @@ use super::vnic::SocketAccess;
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Device and inode numbers.
-    identity: Option<(u64, u64)>,
+    id: FileId,
+}
+
+/// The numbers that tell a file from all others of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FileId {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+impl FileId {
+    fn of(file: &fs::Metadata) -> FileId {
+        FileId {
+            device: file.dev(),
+            inode: file.ino(),
+        }
+    }
 }
 
 impl SocketFile {
+    /// Returns the file of a socket that is bound to `path`.
+    ///
+    /// # Errors
+    /// Returns the error of the system if there is no such file.
+    pub fn of(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile {
+            path: path.to_owned(),
+            id: FileId::of(&fs::symlink_metadata(path)?),
+        })
+    }
+
     /// Calls `open`, which creates the socket `path`, and gives the file the access rights in `access`.
     ///
     /// # Errors
@@ -49,10 +75,10 @@ impl SocketFile {
         check_folder(path)?;
         remove_stale(path)?;
         let opened = with_private_umask(path, open)?;
-        let (socket, identity) = open_socket(path)?;
+        let (socket, id) = open_socket(path)?;
         let file = SocketFile {
             path: path.to_owned(),
-            identity: Some(identity),
+            id,
         };
         let refused = |what: &str, error: io::Error| OpenError::Failed {
             device: path.display().to_string(),
@@ -70,9 +96,8 @@ impl SocketFile {
     }
 }
 
-/// Returns a descriptor of the new socket file, without access to its content, and its device and inode numbers. The
-/// descriptor stays with this file if others, whom the folder belongs to, put another one in its place.
-fn open_socket(path: &Path) -> Result<(fs::File, (u64, u64)), OpenError> {
+/// Returns a descriptor of the new socket file, without access to its content, and its numbers. The descriptor stays with this file if others, whom the folder belongs to, put another one in its place.
+fn open_socket(path: &Path) -> Result<(fs::File, FileId), OpenError> {
     let failed = |reason: String| OpenError::Failed {
         device: path.display().to_string(),
         reason,
@@ -89,21 +114,16 @@ fn open_socket(path: &Path) -> Result<(fs::File, (u64, u64)), OpenError> {
             "another file has taken the place of the new socket".to_owned(),
         ));
     }
-    Ok((file, (found.dev(), found.ino())))
+    Ok((file, FileId::of(&found)))
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // Drivers remove the file, too, and another socket may have been created at its path.
-        if self.identity.is_some() && identity(&self.path) == self.identity {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| FileId::of(&found) == self.id) {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let file = fs::symlink_metadata(path).ok()?;
-    file.file_type().is_socket().then(|| (file.dev(), file.ino()))
 }
 
 /// Returns an error if everyone may rename files in the folder of the socket, because the socket could then

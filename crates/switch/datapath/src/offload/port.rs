@@ -90,8 +90,18 @@ pub(crate) struct PortOffload {
     dropped: Vec<DropCount>,
     /// The number of the last reset.
     resets: u64,
-    /// Operations so far at the begin of this second, and in the last one.
-    rate: (Option<Time>, u64, u64),
+    rate: OperationRate,
+}
+
+/// The operations of a second.
+#[derive(Debug, Default)]
+struct OperationRate {
+    /// The begin of this second; `None` before the first.
+    since: Option<Time>,
+    /// Operations until then.
+    before: u64,
+    /// Operations of the last second.
+    last: u64,
 }
 
 impl PortOffload {
@@ -104,7 +114,7 @@ impl PortOffload {
             unsuitable: BTreeMap::new(),
             dropped: Vec::new(),
             resets: 0,
-            rate: (None, 0, 0),
+            rate: OperationRate::default(),
         }
     }
 
@@ -400,11 +410,14 @@ impl PortOffload {
             .session
             .as_ref()
             .map_or(0, |session| session.planner.counts().operations);
-        match self.rate.0 {
+        match self.rate.since {
             Some(since) if now.since(since) < Duration::from_secs(1) => {}
             _ => {
-                let last = operations.saturating_sub(self.rate.1);
-                self.rate = (Some(now), operations, last);
+                self.rate = OperationRate {
+                    since: Some(now),
+                    before: operations,
+                    last: operations.saturating_sub(self.rate.before),
+                };
             }
         }
     }
@@ -444,7 +457,7 @@ impl PortOffload {
             planner: session
                 .map(|session| session.planner.counts())
                 .unwrap_or_default(),
-            operations_per_second: self.rate.2,
+            operations_per_second: self.rate.last,
             packets: sum(MarkCounts::packets),
             marked: sum(MarkCounts::marked),
             used: sum(MarkCounts::used),

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use super::excluded::Exclusions;
 use super::load::Load;
 use super::policy::Spread;
-use super::reta::{BUCKETS, Reta, Urgency};
+use super::reta::{BUCKETS, BucketMove, Reta, Urgency};
 use super::trial::{Permission, Trial};
 use crate::counters::WorkerCounters;
 
@@ -33,7 +33,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The minimum difference of load between two workers, as a share of time, at which buckets move.
 const MIN_GAP: f64 = 0.15;
 /// Nanoseconds of processing for each packet below which packets are not handed off. A hand-off costs about
-/// as much, because it moves the packet and its buffer from one core's caches to another's. docs/scaling.md
+/// as much, because it moves the packet and its buffer from one core's caches to another's. docs/results/switch.md
 /// has measurements.
 const HANDOFF_NANOS_MIN: f64 = 80.0;
 /// The load of all workers together, as a share of one worker's time, below which buckets return to the receiving
@@ -62,7 +62,7 @@ struct QueueLoad {
 #[derive(Clone, PartialEq, Debug)]
 enum RetaRequest {
     Switch(bool),
-    Move(Vec<(u16, u16)>, Urgency),
+    Move(Vec<BucketMove>, Urgency),
 }
 
 /// Returns the request that moves the buckets of excluded workers to the receiving worker, or to the other workers that a
@@ -81,7 +81,7 @@ fn leave_excluded(reta: &QueueLoad, excluded: &[bool]) -> Option<RetaRequest> {
     let moves: Vec<_> = foreign
         .map(|(bucket, _)| bucket)
         .zip(others.iter().cycle())
-        .map(|(bucket, worker)| (bucket, *worker))
+        .map(|(bucket, &worker)| BucketMove { bucket, worker })
         .collect();
     (!moves.is_empty()).then_some(RetaRequest::Move(moves, Urgency::Urgent))
 }
@@ -106,11 +106,11 @@ fn plan_moves(
     let is_low = permission != Permission::Always && total < LOW_LOAD;
     if is_low || permission == Permission::Return {
         for (reta, request) in retas.iter().zip(&mut requests).filter(|(reta, _)| reta.is_on) {
-            let Some(receiver) = reta.receiver.map(|worker| worker as u16) else {
+            let Some(worker) = reta.receiver.map(|worker| worker as u16) else {
                 continue;
             };
-            let foreign = (0..).zip(&reta.owners).filter(|(_, owner)| **owner != receiver);
-            let moves: Vec<_> = foreign.map(|(bucket, _)| (bucket, receiver)).collect();
+            let foreign = (0..).zip(&reta.owners).filter(|(_, owner)| **owner != worker);
+            let moves: Vec<_> = foreign.map(|(bucket, _)| BucketMove { bucket, worker }).collect();
             *request = Some(if moves.is_empty() {
                 RetaRequest::Switch(false)
             } else {
@@ -128,7 +128,7 @@ fn plan_moves(
         }
     }
     let mut owners: Vec<Vec<u16>> = retas.iter().map(|reta| reta.owners.clone()).collect();
-    let mut moves: Vec<Vec<(u16, u16)>> = retas.iter().map(|_| Vec::new()).collect();
+    let mut moves: Vec<Vec<BucketMove>> = retas.iter().map(|_| Vec::new()).collect();
     for _ in 0..loads.len() {
         let by_load = |one: &usize, two: &usize| busy[*one].total_cmp(&busy[*two]);
         let full = (0..busy.len())
@@ -174,8 +174,10 @@ fn plan_moves(
             if weight > room || moves.len() >= MOVES_MAX {
                 continue;
             }
-            moves.push((bucket as u16, empty as u16));
-            owners[at][bucket] = empty as u16;
+            let worker = empty as u16;
+            owners[at][bucket] = worker;
+            let bucket = bucket as u16;
+            moves.push(BucketMove { bucket, worker });
             room -= weight;
             busy[full] -= weight;
             busy[empty] += weight;
@@ -373,7 +375,13 @@ mod tests {
         }
     }
 
-    fn moves(request: &Option<RetaRequest>) -> &[(u16, u16)] {
+    /// Returns the request to move buckets to worker 0.
+    fn to_0(buckets: &[u16]) -> Vec<BucketMove> {
+        let moves = buckets.iter();
+        moves.map(|&bucket| BucketMove { bucket, worker: 0 }).collect()
+    }
+
+    fn moves(request: &Option<RetaRequest>) -> &[BucketMove] {
         match request {
             Some(RetaRequest::Move(moves, _)) => moves,
             _ => &[],
@@ -408,7 +416,7 @@ mod tests {
         let mut foreign = reta(0, &[10; 8]);
         foreign.owners[3] = 1;
         let requests = plan_moves(&full, &[foreign.clone()], Permission::Return, &[]);
-        assert_eq!(moves(&requests[0]), [(3, 0)]);
+        assert_eq!(moves(&requests[0]), to_0(&[3]));
         foreign.owners[3] = 0;
         let requests = plan_moves(&full, &[foreign], Permission::Return, &[]);
         assert_eq!(requests, [Some(RetaRequest::Switch(false))]);
@@ -434,14 +442,14 @@ mod tests {
         };
         let moved = plan_moves(&loads, &[wide], Permission::Stay, &[]).remove(0);
         let taken = moves(&moved);
-        let to = |worker| taken.iter().filter(|(_, to)| *to == worker).count();
+        let to = |worker| taken.iter().filter(|taken| taken.worker == worker).count();
         // Six buckets are one worker's time: two to the worker with the least load, then one to the other.
         assert_eq!([to(0), to(1), to(2)], [0, 2, 1], "{taken:?}");
-        assert!(taken.iter().all(|(bucket, _)| *bucket < 6), "{taken:?}");
+        assert!(taken.iter().all(|taken| taken.bucket < 6), "{taken:?}");
         assert_eq!(plan(Permission::Return, &[]), None);
         // A worker that is kept from its core loses its buckets to those that the device reaches.
         let left = plan(Permission::AsRequired, &[false, false, true]);
-        assert_eq!(moves(&left), [(6, 0), (7, 0)]);
+        assert_eq!(moves(&left), to_0(&[6, 7]));
     }
 
     #[test]
@@ -462,7 +470,7 @@ mod tests {
             &[],
         );
         assert!((35..=50).contains(&moves(&requests[0]).len()), "{requests:?}");
-        assert!(moves(&requests[0]).iter().all(|(_, to)| *to == 1));
+        assert!(moves(&requests[0]).iter().all(|to| to.worker == 1));
     }
 
     #[test]
@@ -475,7 +483,7 @@ mod tests {
             Permission::AsRequired,
             &[],
         );
-        assert!(moves(&requests[0]).iter().all(|(bucket, _)| *bucket != 7));
+        assert!(moves(&requests[0]).iter().all(|moved| moved.bucket != 7));
         assert_eq!(moves(&requests[0]).len(), 49);
     }
 
@@ -487,7 +495,12 @@ mod tests {
             Permission::AsRequired,
             &[],
         );
-        let got = |worker| moves(&requests[0]).iter().filter(|(_, to)| *to == worker).count();
+        let got = |worker| {
+            moves(&requests[0])
+                .iter()
+                .filter(|to| to.worker == worker)
+                .count()
+        };
         assert!((1..4).all(|worker| got(worker) >= 5), "{requests:?}");
         assert!(moves(&requests[0]).len() <= 80);
     }
@@ -519,7 +532,7 @@ mod tests {
         let little = loads(&[0.1, 0.1]);
         assert_eq!(
             moves(&plan_moves(&little, &[foreign.clone()], Permission::AsRequired, &[])[0]),
-            [(3, 0)]
+            to_0(&[3])
         );
         foreign.owners[3] = 0;
         assert_eq!(
@@ -540,10 +553,13 @@ mod tests {
             Permission::AsRequired,
             &[false, true, false],
         );
-        assert_eq!(requests, [Some(RetaRequest::Move(vec![(3, 0)], Urgency::Urgent))]);
+        assert_eq!(requests, [Some(RetaRequest::Move(to_0(&[3]), Urgency::Urgent))]);
         foreign.owners[3] = 0;
         let requests = plan_moves(&loads, &[foreign], Permission::AsRequired, &[false, true, false]);
-        assert!(moves(&requests[0]).iter().all(|(_, to)| *to == 2), "{requests:?}");
+        assert!(
+            moves(&requests[0]).iter().all(|to| to.worker == 2),
+            "{requests:?}"
+        );
         assert!(!moves(&requests[0]).is_empty());
     }
 
@@ -568,8 +584,8 @@ mod tests {
             if moves(&requests[0]).is_empty() {
                 break;
             }
-            for (bucket, to) in moves(&requests[0]) {
-                traffic.owners[usize::from(*bucket)] = *to;
+            for BucketMove { bucket, worker } in moves(&requests[0]) {
+                traffic.owners[usize::from(*bucket)] = *worker;
             }
             rounds += 1;
             assert!(rounds < 10, "it swings");

@@ -35,7 +35,7 @@ mod trial;
 
 pub use millrace_wire::flow_hash::FlowHash;
 pub use policy::{Spread, SpreadStats};
-pub use reta::BUCKETS;
+pub use reta::{BUCKETS, BucketMove};
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

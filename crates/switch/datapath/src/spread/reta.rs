@@ -125,6 +125,13 @@ struct Bucket {
     packets: Counter,
 }
 
+/// A request that a worker becomes the owner of a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BucketMove {
+    pub bucket: u16,
+    pub worker: u16,
+}
+
 /// The owner of a bucket, and the number of packets that the bucket received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BucketState {
@@ -206,9 +213,9 @@ impl Reta {
         self.completed.load(Ordering::Acquire) == self.requested.load(Ordering::Relaxed)
     }
 
-    /// Requests other owners for some buckets; `moves` has pairs of bucket and worker. Only one control
-    /// thread calls this, and only while [`Self::is_idle`] returns true.
-    pub(crate) fn request(&self, moves: &[(u16, u16)], urgency: Urgency) {
+    /// Requests other owners for some buckets. Only one control thread calls this, and only while [`Self::is_idle`] returns
+    /// true.
+    pub(crate) fn request(&self, moves: &[BucketMove], urgency: Urgency) {
         self.is_urgent
             .store(urgency == Urgency::Urgent, Ordering::Relaxed);
         for bucket in &self.buckets {
@@ -216,7 +223,7 @@ impl Reta {
                 .wanted
                 .store(bucket.owner.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        for (bucket, worker) in moves {
+        for BucketMove { bucket, worker } in moves {
             debug_assert!(usize::from(*worker) < self.refused.len(), "no worker {worker}");
             let bucket = self.buckets.get(usize::from(*bucket));
             debug_assert!(bucket.is_some(), "buckets have numbers below {BUCKETS}");

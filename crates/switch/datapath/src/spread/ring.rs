@@ -26,7 +26,7 @@
 //!
 //! Besides `publish.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code. A queue for
 //! any number of threads (`crossbeam_queue::ArrayQueue`) needs no unsafe code, but takes tens of nanoseconds
-//! for each packet. This ring takes a few (docs/scaling.md).
+//! for each packet. This ring takes a few (docs/results/switch.md).
 
 #![allow(unsafe_code)]
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::lost::lost;
 use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::service::{PollResult, Service, ServiceOutput};
-use millrace_datapath::spread::BUCKETS;
+use millrace_datapath::spread::{BUCKETS, BucketMove};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, WorkerStats, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
@@ -22,6 +22,15 @@ use millrace_wire::{Frame, Mark, Packet};
 
 const BOUND: Duration = Duration::from_secs(60);
 const OPTIONS: DeviceOptions = DeviceOptions::PLAIN;
+
+/// Returns the request that moves each bucket to its worker.
+fn each_bucket(worker: impl Fn(u16) -> u16) -> Vec<BucketMove> {
+    let move_of = |bucket| BucketMove {
+        bucket,
+        worker: worker(bucket),
+    };
+    (0..BUCKETS as u16).map(move_of).collect()
+}
 
 /// Ports 1 to `sources`, all of which send to port 99.
 struct TestBed {
@@ -163,7 +172,10 @@ fn random_rebalancing_loses_nothing_and_keeps_the_order_of_each_flow() {
             // A step moves one bucket, several buckets, or all of them.
             let len = [1, 10, 300, BUCKETS][random.below(4)];
             let moves: Vec<_> = (0..len)
-                .map(|_| (random.below(BUCKETS) as u16, random.below(workers) as u16))
+                .map(|_| BucketMove {
+                    bucket: random.below(BUCKETS) as u16,
+                    worker: random.below(workers) as u16,
+                })
                 .collect();
             asked += usize::from(testbed.bridge.move_buckets(port, 0, &moves));
         });
@@ -186,7 +198,7 @@ fn one_flow_stays_in_order_while_its_bucket_goes_round() {
     let port = PortNo::ordinary(1).unwrap();
     let mut turn = 0;
     send_and_check(&testbed, 1, 60_000, |testbed, _, _| {
-        let moves: Vec<_> = (0..BUCKETS as u16).map(|bucket| (bucket, turn % 3)).collect();
+        let moves = each_bucket(|_| turn % 3);
         turn += u16::from(testbed.bridge.move_buckets(port, 0, &moves));
     });
     let [stats] = &testbed.bridge.spread(port)[..] else {
@@ -248,7 +260,7 @@ fn one_worker_has_nobody_to_share_with() {
     let port = PortNo::ordinary(1).unwrap();
     send_and_check(&testbed, 100, 5_000, |_, _, _| {});
     assert_eq!(testbed.bridge.spread(port), []);
-    assert!(!testbed.bridge.move_buckets(port, 0, &[(0, 0)]));
+    assert!(!testbed.bridge.move_buckets(port, 0, &each_bucket(|_| 0)));
 }
 
 #[test]
@@ -268,8 +280,11 @@ fn a_full_ring_drops_under_its_name_and_the_rest_stays_in_order() {
             numbers[flow] += 1;
         }
         if sent % 64 == 0 {
-            let moves = [(random.below(BUCKETS) as u16, random.below(2) as u16)];
-            testbed.bridge.move_buckets(port, 0, &moves);
+            let moved = BucketMove {
+                bucket: random.below(BUCKETS) as u16,
+                worker: random.below(2) as u16,
+            };
+            testbed.bridge.move_buckets(port, 0, &[moved]);
         }
         if sent % 5000 == 0 {
             received += drain(&testbed, &mut seen);
@@ -309,8 +324,7 @@ fn a_device_that_takes_nothing_keeps_no_bucket_from_moving_and_no_worker_from_sl
         let buckets = || testbed.bridge.spread(port).remove(0).buckets;
         while buckets()[usize::from(owner)] != BUCKETS {
             assert!(Instant::now() < deadline, "{:?}", testbed.bridge.spread(port));
-            let moves: Vec<_> = (0..BUCKETS as u16).map(|bucket| (bucket, owner)).collect();
-            testbed.bridge.move_buckets(port, 0, &moves);
+            testbed.bridge.move_buckets(port, 0, &each_bucket(|_| owner));
             std::thread::yield_now();
         }
     }
@@ -374,10 +388,9 @@ fn a_port_goes_while_its_buckets_move() {
         for number in 0..200 {
             testbed.sources[1].send(&packet(1, number % 40, number));
         }
-        let moves: Vec<_> = (0..BUCKETS as u16)
-            .map(|bucket| (bucket, (bucket + round) % 3))
-            .collect();
-        testbed.bridge.move_buckets(port, 0, &moves);
+        testbed
+            .bridge
+            .move_buckets(port, 0, &each_bucket(|bucket| (bucket + round) % 3));
         assert!(testbed.bridge.remove_port(port));
         testbed
             .bridge

@@ -239,7 +239,7 @@ fn a_port_is_taken_away_and_comes_back_while_traffic_flows() {
     drop(testbed.bridge);
     // Packets that were in flight when a port was removed have been freed.
     let deadline = Instant::now() + BOUND;
-    while one.receive().is_some() || testbed.datapath.backend().buffers().unwrap().0 > 4096 {
+    while one.receive().is_some() || testbed.datapath.backend().buffers().unwrap().used > 4096 {
         assert!(Instant::now() < deadline);
     }
 }

@@ -294,7 +294,7 @@ fn drivers_come_and_go_and_the_link_says_so() {
     link_is(&port, false);
     drop(port);
     assert!(!path.exists());
-    assert_eq!(backend.buffers().unwrap().0, 0);
+    assert_eq!(backend.buffers().unwrap().used, 0);
 }
 
 #[test]
