@@ -23,10 +23,12 @@ mod handlers;
 pub mod keep;
 mod observe;
 mod port;
+mod problem;
 pub mod routing;
 mod switch;
 mod wans;
 
 pub use control::{BridgeControl, BridgeHandle, TaskError};
 pub use observe::{Observation, Observer};
-pub use switch::{Problem, Status, Switch};
+pub use problem::Problem;
+pub use switch::{Status, Switch};

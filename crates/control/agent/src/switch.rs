@@ -18,17 +18,9 @@ use crate::channel::{ChannelStatus, ChannelTable, Connector, TlsFiles};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
 use crate::keep::{Keeper, Saved};
 use crate::observe::{Observation, Observer};
+use crate::problem::Problem;
 use crate::routing::Router;
 use crate::wans;
-
-/// A difference between the configuration and the running switch.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
-    /// The object: `bridge br0, port p1`.
-    pub object: String,
-    /// The reason and the next step.
-    pub reason: String,
-}
 
 /// The state of reconciliation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -146,11 +138,7 @@ impl<B: Backend> Switch<B> {
                 observer(&Observation::BridgeGone { bridge });
             }
         }
-        let refused = wans::apply(self.datapath.backend().wans(), config);
-        problems.extend(refused.into_iter().map(|(name, reason)| Problem {
-            object: format!("wan {name}"),
-            reason,
-        }));
+        problems.extend(wans::apply(self.datapath.backend().wans(), config));
         // A device may move to another bridge, which opens it after all bridges have closed theirs.
         for wanted in &config.bridges {
             if let Some(member) = members.get(wanted.name.as_str()) {
@@ -164,10 +152,7 @@ impl<B: Backend> Switch<B> {
                 std::collections::btree_map::Entry::Vacant(free) => match self.start(wanted) {
                     Ok(member) => free.insert(member),
                     Err(reason) => {
-                        problems.push(Problem {
-                            object: format!("bridge {name}"),
-                            reason,
-                        });
+                        problems.push(Problem::new(format!("bridge {name}"), reason));
                         continue;
                     }
                 },
@@ -175,12 +160,7 @@ impl<B: Backend> Switch<B> {
             apply_bridge(member, wanted, &mut problems);
         }
         wans::retain(self.datapath.backend().wans(), config);
-        let of_router = self.router.apply(config, |name| self.bridge(name));
-        problems.extend(
-            of_router
-                .into_iter()
-                .map(|(object, reason)| Problem { object, reason }),
-        );
+        problems.extend(self.router.apply(config, |name| self.bridge(name)));
         if let Some(keeper) = self.keeper.get() {
             // A bridge that failed to start is tried again, and gets its entries then.
             keeper.end_restoration(|name| config.bridge(name).is_some());
@@ -203,15 +183,18 @@ impl<B: Backend> Switch<B> {
     pub fn status(&self) -> Status {
         let mut status = self.status.lock().clone();
         let refused = self.keeper.get().map(Keeper::refused).unwrap_or_default();
-        status
-            .problems
-            .extend(refused.into_iter().map(|(bridge, reason)| Problem {
-                object: format!("bridge {bridge}, flow entries"),
-                reason,
-            }));
-        for (object, reason) in self.router.problems() {
-            if !status.problems.iter().any(|problem| problem.object == object) {
-                status.problems.push(Problem { object, reason });
+        status.problems.extend(
+            refused
+                .iter()
+                .map(|(bridge, reason)| Problem::new(format!("bridge {bridge}, flow entries"), reason)),
+        );
+        for found in self.router.problems() {
+            if !status
+                .problems
+                .iter()
+                .any(|problem| problem.object == found.object)
+            {
+                status.problems.push(found);
             }
         }
         for (bridge, entry) in self.directory.lock().iter() {
@@ -408,30 +391,20 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, prob
             if control.ports.contains_key(&port.number) {
                 control.change_port(port);
             } else if let Err(problem) = control.add_port(port) {
-                problems.push((format!("port {}", problem.name), problem.source.to_string()));
+                problems.push(Problem::new(format!("port {}", problem.name), problem.source));
             }
         }
         problems.extend(control.apply_lags());
-        let chains = control.apply_chains(&bridge.chains).into_iter();
-        problems.extend(chains.map(|(name, reason)| (format!("chain {name}"), reason)));
+        problems.extend(control.apply_chains(&bridge.chains));
         problems.extend(control.sflow_problems());
         problems
     });
     let name = &wanted.name;
     match outcome {
-        Ok(found) => problems.extend(found.into_iter().map(|(object, reason)| Problem {
-            object: format!("bridge {name}, {object}"),
-            reason,
-        })),
-        Err(error) => problems.push(Problem {
-            object: format!("bridge {name}"),
-            reason: error.to_string(),
-        }),
+        Ok(found) => problems.extend(found.into_iter().map(|problem| problem.of_bridge(name))),
+        Err(error) => problems.push(Problem::new(format!("bridge {name}"), error)),
     }
-    let failed = member.connector.apply(wanted);
-    problems.extend(failed.into_iter().map(|(object, reason)| Problem {
-        object: format!("bridge {name}, {object}"),
-        reason,
-    }));
+    let failed = member.connector.apply(wanted).into_iter();
+    problems.extend(failed.map(|problem| problem.of_bridge(name)));
     member.config = wanted.clone();
 }

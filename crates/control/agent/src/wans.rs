@@ -7,15 +7,18 @@ use millrace_datapath::io::wan::{PathSpec, Wans};
 use millrace_model as model;
 use millrace_wan_emulator::Scenario;
 
-/// Configures the paths; the caller opens their ports afterwards. Returns the name of each path that could
-/// not be configured, with the reason.
-pub(crate) fn apply(wans: &Arc<Wans>, config: &model::Config) -> Vec<(String, String)> {
+use crate::problem::Problem;
+
+/// Configures the paths; the caller opens their ports afterwards. Returns the paths that could
+/// not be configured.
+pub(crate) fn apply(wans: &Arc<Wans>, config: &model::Config) -> Vec<Problem> {
     let configure = |wan: &model::Wan| {
         let configured = spec(wan).and_then(|spec| {
             wans.configure(wan.name.as_str(), &spec)
                 .map_err(|error| error.to_string())
         });
-        configured.err().map(|reason| (wan.name.to_string(), reason))
+        let problem = |reason| Problem::new(format!("wan {}", wan.name), reason);
+        configured.err().map(problem)
     };
     config.wans.iter().filter_map(configure).collect()
 }

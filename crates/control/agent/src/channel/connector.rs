@@ -13,6 +13,7 @@ use super::passive::{bind, listen};
 use super::status::ChannelTable;
 use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
+use crate::problem::Problem;
 
 /// The task of a channel; dropping this aborts it.
 struct Running<T> {
@@ -54,12 +55,11 @@ impl<B: Backend> Connector<B> {
 
     /// Starts, ends and changes channels until they equal `config`. Unchanged channels are not disturbed, unless the datapath ID
     /// changes, which a controller asks for once only. Returns the
-    /// problems (listeners that cannot be bound, TLS files that cannot be used), each with its object, its reason and the
-    /// next step; the next call tries again.
-    pub fn apply(&mut self, config: &model::Bridge) -> Vec<(String, String)> {
+    /// listeners that cannot be bound, and TLS files that cannot be used; the next call tries again.
+    pub fn apply(&mut self, config: &model::Bridge) -> Vec<Problem> {
         let mut problems = Vec::new();
         if let Err(fault) = self.tls.set(config.tls.as_ref()) {
-            problems.push(("tls".to_owned(), fault.to_string()));
+            problems.push(Problem::new("tls", fault));
         }
         let listeners_len = self.listeners.len();
         let dpid = Some(config.datapath_id());
@@ -113,7 +113,7 @@ impl<B: Backend> Connector<B> {
                         task: self.runtime.spawn(task),
                     });
                 }
-                Err(reason) => problems.push((format!("listener {}", wanted.target), reason)),
+                Err(reason) => problems.push(Problem::new(format!("listener {}", wanted.target), reason)),
             }
         }
         problems

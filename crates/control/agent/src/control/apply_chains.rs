@@ -11,6 +11,7 @@ use millrace_types::Time;
 
 use super::bridge::BridgeControl;
 use super::chains::{RunningChain, explain, is_of, plan_of, zero_unix_millis};
+use crate::problem::Problem;
 
 impl<B: Backend> BridgeControl<B> {
     /// Removes chains that are not configured, and chains that no edit can bring to their configuration.
@@ -40,19 +41,22 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Adds and edits chains until they equal the configuration. Returns the chains that still differ, with
-    /// the reasons.
-    pub(crate) fn apply_chains(&mut self, wanted: &[model::Chain]) -> Vec<(String, String)> {
+    /// Adds and edits chains until they equal the configuration. Returns the chains that still differ.
+    pub(crate) fn apply_chains(&mut self, wanted: &[model::Chain]) -> Vec<Problem> {
         let mut problems = BTreeMap::new();
         for chain in wanted {
             if let Err(reason) = self.apply_chain(chain) {
                 problems.insert(chain.name.to_string(), reason);
             }
         }
-        self.chains.problems.clone_from(&problems);
+        let found = problems
+            .iter()
+            .map(|(name, reason)| Problem::new(format!("chain {name}"), reason));
+        let found = found.collect();
+        self.chains.problems = problems;
         // A reader that sees the new revision also sees the state of its hops.
         self.write_hops();
-        problems.into_iter().collect()
+        found
     }
 
     fn apply_chain(&mut self, wanted: &model::Chain) -> Result<(), String> {

@@ -76,8 +76,7 @@ impl<B: Backend> BridgeControl<B> {
     pub(super) fn deliver_captured(&mut self, captured: &CapturedPacket<B::Packet>) {
         match captured.direction {
             Direction::Traced(id) => self.finish_trace(id, captured),
-            Direction::Rx => self.deliver_to_captures(captured, true),
-            Direction::Tx => self.deliver_to_captures(captured, false),
+            Direction::Rx | Direction::Tx => self.deliver_to_captures(captured),
         }
     }
 
@@ -103,7 +102,7 @@ impl<B: Backend> BridgeControl<B> {
         });
     }
 
-    fn deliver_to_captures(&mut self, captured: &CapturedPacket<B::Packet>, received: bool) {
+    fn deliver_to_captures(&mut self, captured: &CapturedPacket<B::Packet>) {
         for (number, capture) in &mut self.taps.captures {
             if captured.captures >> number & 1 == 1 {
                 let mut bytes = Vec::new();
@@ -112,7 +111,7 @@ impl<B: Backend> BridgeControl<B> {
                 let captured = Captured {
                     time: captured.time,
                     port: captured.port,
-                    received,
+                    received: matches!(captured.direction, Direction::Rx),
                     size,
                     bytes,
                     lost_before: self.datapath.take_capture_losses(*number),

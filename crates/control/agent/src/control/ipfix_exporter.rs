@@ -12,6 +12,7 @@ use millrace_types::{Duration, PortNo, Time};
 use super::ipfix_flow::{self as flow, Counts, EndReason, FlowId};
 use super::ipfix_session::{IpfixCollectorStatus, Session};
 use super::sflow_records::interface;
+use crate::problem::Problem;
 
 /// The longest time for which a record waits in a message that is not full.
 const DELAY_MAX: Duration = Duration::from_millis(200);
@@ -172,12 +173,15 @@ impl Exporter {
         }
     }
 
-    /// Returns the collectors that cannot be reached, each with the reason and the next step.
-    pub(super) fn problems(&self) -> impl Iterator<Item = (String, String)> + '_ {
+    /// Returns the collectors that cannot be reached.
+    pub(super) fn problems(&self) -> impl Iterator<Item = Problem> + '_ {
         self.sessions.iter().filter_map(|session| {
             let status = session.status();
             let reason = status.last_error.filter(|_| !status.is_connected)?;
-            Some((format!("ipfix, collector {}", status.target), reason))
+            Some(Problem::new(
+                format!("ipfix, collector {}", status.target),
+                reason,
+            ))
         })
     }
 

@@ -7,10 +7,9 @@ use millrace_flow::{Field, FlowKey, Layer};
 use millrace_ipfix::element::*;
 use millrace_ipfix::{Template, Values};
 use millrace_sflow::DropCode;
-use millrace_types::Vid;
-use millrace_wire::{Depth, Layers};
+use millrace_wire::{Depth, EtherType, IpProto, Layers};
 
-use super::sflow_records::{drop_code, interface};
+use super::sflow_records::{VlanTag, drop_code, interface};
 
 /// The elements that the records of all flows begin with, followed by `more`.
 macro_rules! flow_elements {
@@ -108,7 +107,10 @@ pub(super) enum EndReason {
 /// The addresses of an IP flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Addresses {
-    V4(Ipv4Addr, Ipv4Addr),
+    V4 {
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+    },
     V6 {
         source: Ipv6Addr,
         destination: Ipv6Addr,
@@ -139,8 +141,8 @@ pub(super) struct FlowId {
     source: [u8; 6],
     destination: [u8; 6],
     ethernet_type: u16,
-    vlan: u16,
-    priority: u8,
+    vlan: VlanTag,
+    /// The identifier of the tag with which the packets leave.
     post_vlan: u16,
     ip: Option<Ip>,
 }
@@ -173,21 +175,27 @@ impl Counts {
 fn forwarding_status(outcome: SampleOutcome) -> u8 {
     const UNKNOWN: u8 = 0;
     const FORWARDED: u8 = 64;
-    const CONSUMED: u8 = 192;
     const DROPPED: u8 = 128;
+    const ACL_DENY: u8 = 129;
+    const UNROUTABLE: u8 = 131;
+    const ADJACENCY: u8 = 132;
+    const FRAGMENTATION_AND_DF_SET: u8 = 133;
+    const BAD_TTL: u8 = 137;
+    const POLICER: u8 = 138;
+    const BAD_OUTPUT_INTERFACE: u8 = 142;
+    const CONSUMED: u8 = 192;
     match outcome {
         SampleOutcome::Sent { .. } | SampleOutcome::Copied(_) => FORWARDED,
         SampleOutcome::Taken => CONSUMED,
         SampleOutcome::Unknown => UNKNOWN,
         SampleOutcome::Dropped { reason, .. } => match drop_code(reason) {
-            // ACL deny, unroutable, adjacency, fragmentation and DF set, bad TTL, policer, bad output interface.
-            DropCode::ACL => 129,
-            DropCode::NET_UNREACHABLE | DropCode::HOST_UNREACHABLE | DropCode::NON_ROUTABLE => 131,
-            DropCode::UNRESOLVED_NEIGHBOUR => 132,
-            DropCode::TOO_BIG => 133,
-            DropCode::TTL => 137,
-            DropCode::RATE_LIMIT => 138,
-            DropCode::PORT_LIST_EMPTY | DropCode::PORT_LOOPBACK_FILTER => 142,
+            DropCode::ACL => ACL_DENY,
+            DropCode::NET_UNREACHABLE | DropCode::HOST_UNREACHABLE | DropCode::NON_ROUTABLE => UNROUTABLE,
+            DropCode::UNRESOLVED_NEIGHBOUR => ADJACENCY,
+            DropCode::TOO_BIG => FRAGMENTATION_AND_DF_SET,
+            DropCode::TTL => BAD_TTL,
+            DropCode::RATE_LIMIT => POLICER,
+            DropCode::PORT_LIST_EMPTY | DropCode::PORT_LOOPBACK_FILTER => BAD_OUTPUT_INTERFACE,
             _ => DROPPED,
         },
     }
@@ -200,10 +208,6 @@ fn output(outcome: SampleOutcome) -> u32 {
         SampleOutcome::Dropped { port, .. } => port.map_or(0, interface),
         SampleOutcome::Copied(_) | SampleOutcome::Taken | SampleOutcome::Unknown => 0,
     }
-}
-
-fn vlan(tci: Option<u16>) -> (u16, u8) {
-    tci.map_or((0, 0), |tci| (Vid::from_tci(tci).raw(), (tci >> 13) as u8))
 }
 
 /// Returns the length of an IP packet by its header; `None` if the header has none, as for packets that are to be segmented.
@@ -226,38 +230,33 @@ pub(super) fn flow_of(sample: &SampledPacket, now_ms: u64) -> (FlowId, Counts) {
         [bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]
     };
     let is_first = field(Field::IpFrag) as u8 & 2 == 0;
-    let protocol = field(Field::IpProto) as u8;
-    let has_l4 = key.has(Layer::L4) && is_first;
-    let is_v4 = field(Field::EthType) == 0x0800;
+    let protocol = IpProto(field(Field::IpProto) as u8);
+    // The protocol whose header the packet has.
+    let l4 = (key.has(Layer::L4) && is_first).then_some(protocol);
+    let has_ports = matches!(l4, Some(IpProto::TCP | IpProto::UDP | IpProto::SCTP));
+    let is_v4 = field(Field::EthType) == u128::from(EtherType::IPV4.0);
     let ip = key.has(Layer::Ip).then(|| Ip {
         addresses: match is_v4 {
-            true => Addresses::V4(
-                (field(Field::Ipv4Src) as u32).into(),
-                (field(Field::Ipv4Dst) as u32).into(),
-            ),
+            true => Addresses::V4 {
+                source: (field(Field::Ipv4Src) as u32).into(),
+                destination: (field(Field::Ipv4Dst) as u32).into(),
+            },
             false => Addresses::V6 {
                 source: field(Field::Ipv6Src).into(),
                 destination: field(Field::Ipv6Dst).into(),
                 flow_label: field(Field::Ipv6Flabel) as u32,
             },
         },
-        protocol,
+        protocol: protocol.0,
         class_of_service: (field(Field::IpDscp) as u8) << 2 | field(Field::IpEcn) as u8,
-        source_port: match protocol {
-            6 | 17 | 132 if has_l4 => field(Field::TcpSrc) as u16,
-            _ => 0,
-        },
-        destination_port: match protocol {
-            6 | 17 | 132 if has_l4 => field(Field::TcpDst) as u16,
-            _ => 0,
-        },
-        icmp: match protocol {
-            1 if has_l4 => (field(Field::Icmpv4Type) as u16) << 8 | field(Field::Icmpv4Code) as u16,
-            58 if has_l4 => (field(Field::Icmpv6Type) as u16) << 8 | field(Field::Icmpv6Code) as u16,
+        source_port: if has_ports { field(Field::TcpSrc) as u16 } else { 0 },
+        destination_port: if has_ports { field(Field::TcpDst) as u16 } else { 0 },
+        icmp: match l4 {
+            Some(IpProto::ICMPV4) => (field(Field::Icmpv4Type) as u16) << 8 | field(Field::Icmpv4Code) as u16,
+            Some(IpProto::ICMPV6) => (field(Field::Icmpv6Type) as u16) << 8 | field(Field::Icmpv6Code) as u16,
             _ => 0,
         },
     });
-    let (vlan_id, priority) = vlan(sample.tci);
     let after = match sample.outcome {
         SampleOutcome::Sent { tci, .. } => tci,
         _ => None,
@@ -270,9 +269,8 @@ pub(super) fn flow_of(sample: &SampledPacket, now_ms: u64) -> (FlowId, Counts) {
         source: mac(Field::EthSrc),
         destination: mac(Field::EthDst),
         ethernet_type: field(Field::EthType) as u16,
-        vlan: vlan_id,
-        priority,
-        post_vlan: vlan(after).0,
+        vlan: VlanTag::of(sample.tci),
+        post_vlan: VlanTag::of(after).vid,
         ip,
     };
     let size = u64::from(sample.size);
@@ -295,7 +293,7 @@ pub(super) fn flow_of(sample: &SampledPacket, now_ms: u64) -> (FlowId, Counts) {
         } else {
             0
         },
-        tcp_flags: if protocol == 6 && has_l4 {
+        tcp_flags: if l4 == Some(IpProto::TCP) {
             field(Field::TcpFlags) as u16
         } else {
             0
@@ -328,13 +326,13 @@ pub(super) fn record(
         .mac(id.source)
         .mac(id.destination)
         .u16(id.ethernet_type)
-        .u16(id.vlan)
-        .u8(id.priority)
+        .u16(id.vlan.vid)
+        .u8(id.vlan.priority)
         .u16(id.post_vlan);
     let Some(ip) = &id.ip else {
         return (&OTHER, values);
     };
-    let is_v4 = matches!(ip.addresses, Addresses::V4(..));
+    let is_v4 = matches!(ip.addresses, Addresses::V4 { .. });
     let values = values
         .u8(if is_v4 { 4 } else { 6 })
         .u8(ip.protocol)
@@ -344,7 +342,7 @@ pub(super) fn record(
         .u16(ip.destination_port)
         .u16(counts.tcp_flags);
     match ip.addresses {
-        Addresses::V4(source, destination) => (&IPV4, values.ipv4(source).ipv4(destination).u16(ip.icmp)),
+        Addresses::V4 { source, destination } => (&IPV4, values.ipv4(source).ipv4(destination).u16(ip.icmp)),
         Addresses::V6 {
             source,
             destination,

@@ -15,6 +15,7 @@ use super::bridge::BridgeControl;
 use super::devices::device_spec;
 use super::lag::{RunningLag, RunningMember, lacp_number, settings_of};
 use crate::observe::Observation;
+use crate::problem::Problem;
 
 /// The state of a LAG.
 #[derive(Clone, Debug)]
@@ -135,7 +136,7 @@ impl<B: Backend> BridgeControl<B> {
     }
 
     /// Makes the LAGs equal to the configuration, as far as their devices open. Returns the problems.
-    pub(crate) fn apply_lags(&mut self) -> Vec<(String, String)> {
+    pub(crate) fn apply_lags(&mut self) -> Vec<Problem> {
         let ports: Vec<model::Port> = self
             .ports
             .values()
@@ -153,7 +154,7 @@ impl<B: Backend> BridgeControl<B> {
         problems
     }
 
-    fn apply_lag(&mut self, port: &model::Port) -> Vec<(String, String)> {
+    fn apply_lag(&mut self, port: &model::Port) -> Vec<Problem> {
         let now = self.datapath.now();
         let Some(wanted) = self.config.lag_of(port).cloned() else {
             return Vec::new();
@@ -182,9 +183,9 @@ impl<B: Backend> BridgeControl<B> {
                 .datapath
                 .add_member(port.number, member.number, &spec, options)
             {
-                problems.push((
+                problems.push(Problem::new(
                     format!("port {}, member {}", port.name, member.name),
-                    error.to_string(),
+                    error,
                 ));
                 continue;
             }
@@ -199,10 +200,8 @@ impl<B: Backend> BridgeControl<B> {
             }
         }
         lag.update_members();
-        problems.extend(
-            lag.speed_problem()
-                .map(|problem| (format!("port {}", port.name), problem)),
-        );
+        let of_speed = lag.speed_problem();
+        problems.extend(of_speed.map(|reason| Problem::new(format!("port {}", port.name), reason)));
         let is_down = self
             .ports
             .get(&port.number)

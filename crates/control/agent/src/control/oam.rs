@@ -26,24 +26,28 @@ const WORKERS_WAIT_MAX: Duration = Duration::from_millis(500);
 /// The EtherType of LLDP.
 const LLDP: [u8; 2] = [0x88, 0xcc];
 
+/// The link protocols that a port receives.
+struct LinkProtocols {
+    lldp: bool,
+    bpdu: bool,
+}
+
 impl<B: Backend> BridgeControl<B> {
     /// Adds, changes and removes sessions until they match the configuration of the running ports.
     pub(super) fn configure_oam(&mut self) {
         let now = self.datapath.now();
-        let link_protocols: Vec<(bool, bool)> = self
+        let receives: Vec<LinkProtocols> = self
             .ports
             .values()
-            .map(|status| {
-                (
-                    self.receives_lldp(&status.model),
-                    self.receives_bpdus(&status.model),
-                )
+            .map(|status| LinkProtocols {
+                lldp: self.receives_lldp(&status.model),
+                bpdu: self.receives_bpdus(&status.model),
             })
             .collect();
         let ports = &self.ports;
         self.oam.monitors.retain(|number, _| ports.contains_key(number));
         let mut taken = Vec::new();
-        for ((number, status), (lldp, bpdu)) in self.ports.iter().zip(link_protocols) {
+        for ((number, status), LinkProtocols { lldp, bpdu }) in self.ports.iter().zip(receives) {
             let port = &status.model;
             if port.bfd.is_none() && port.ccm.is_none() && port.damping.is_none() {
                 if self.oam.monitors.remove(number).is_some() {

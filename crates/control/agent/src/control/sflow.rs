@@ -14,6 +14,7 @@ use millrace_types::split_mix;
 use super::bridge::BridgeControl;
 use super::ipfix_exporter::{Exporter, IpfixStatus};
 use super::sflow_agent::{SflowAgent, SflowStatus};
+use crate::problem::Problem;
 
 /// The maximum number of samples, and of dropped packets, that one round handles.
 const SAMPLES_BATCH: usize = 4096;
@@ -238,8 +239,8 @@ impl<B: Backend> BridgeControl<B> {
         })
     }
 
-    /// Returns the collectors that cannot be reached, each with the reason and the next step.
-    pub(crate) fn sflow_problems(&self) -> Vec<(String, String)> {
+    /// Returns the collectors that cannot be reached.
+    pub(crate) fn sflow_problems(&self) -> Vec<Problem> {
         let agents = self.sflow.agent.iter().flat_map(SflowAgent::problems);
         let exporters = self.sflow.exporter.iter().flat_map(Exporter::problems);
         agents.chain(exporters).collect()

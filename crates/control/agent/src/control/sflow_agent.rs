@@ -14,6 +14,7 @@ use millrace_types::{Duration, PortNo, Time};
 
 use super::ipfix_exporter::Exporter;
 use super::sflow_records::{SourceNumbers, discarded, flow_sample, interface};
+use crate::problem::Problem;
 
 /// The longest time for which a sample waits. sFlow demands less than a second ("sFlow Version 5", section 4).
 pub(super) const DELAY_MAX: Duration = Duration::from_millis(200);
@@ -162,11 +163,14 @@ impl SflowAgent {
         }
     }
 
-    /// Returns the collectors that cannot be reached, each with the reason and the next step.
-    pub(super) fn problems(&self) -> impl Iterator<Item = (String, String)> + '_ {
+    /// Returns the collectors that cannot be reached.
+    pub(super) fn problems(&self) -> impl Iterator<Item = Problem> + '_ {
         self.collectors.iter().filter_map(|(socket, status)| {
             let reason = socket.as_ref().err()?;
-            Some((format!("sflow, collector {}", status.address), reason.clone()))
+            Some(Problem::new(
+                format!("sflow, collector {}", status.address),
+                reason,
+            ))
         })
     }
 

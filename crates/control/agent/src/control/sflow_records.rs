@@ -106,15 +106,22 @@ pub(super) struct SourceNumbers {
 
 /// Returns a sample of sFlow.
 pub(super) fn flow_sample(sample: &SampledPacket, numbers: SourceNumbers) -> sflow::FlowSample {
-    let (output, after, drop_reason) = match sample.outcome {
-        SampleOutcome::Sent { port, tci } => (Output::Interface(interface(port)), Some(tci), None),
-        SampleOutcome::Copied(count) => (Output::Several(count), None, None),
-        SampleOutcome::Dropped { reason, .. } => (Output::Dropped(drop_code(reason)), None, Some(reason)),
-        SampleOutcome::Taken => (Output::Interface(INTERNAL_INTERFACE), None, None),
-        SampleOutcome::Unknown => (Output::Interface(0), None, None),
+    let output = match sample.outcome {
+        SampleOutcome::Sent { port, .. } => Output::Interface(interface(port)),
+        SampleOutcome::Copied(count) => Output::Several(count),
+        SampleOutcome::Dropped { reason, .. } => Output::Dropped(drop_code(reason)),
+        SampleOutcome::Taken => Output::Interface(INTERNAL_INTERFACE),
+        SampleOutcome::Unknown => Output::Interface(0),
     };
-    let (source_vlan, source_priority) = vlan(sample.tci);
-    let (destination_vlan, destination_priority) = after.map_or((UNKNOWN, UNKNOWN), vlan);
+    let drop_reason = match sample.outcome {
+        SampleOutcome::Dropped { reason, .. } => Some(reason),
+        _ => None,
+    };
+    let source = VlanTag::of(sample.tci);
+    let destination = match sample.outcome {
+        SampleOutcome::Sent { tci, .. } => Some(VlanTag::of(tci)),
+        _ => None,
+    };
     sflow::FlowSample {
         sequence: numbers.sequence,
         source: interface(sample.port),
@@ -126,10 +133,10 @@ pub(super) fn flow_sample(sample: &SampledPacket, numbers: SourceNumbers) -> sfl
         frame_size: sample.size,
         header: sample.header.bytes().to_vec(),
         switch: Some(SwitchRecord {
-            source_vlan,
-            source_priority,
-            destination_vlan,
-            destination_priority,
+            source_vlan: source.vid.into(),
+            source_priority: source.priority.into(),
+            destination_vlan: destination.map_or(UNKNOWN, |tag| tag.vid.into()),
+            destination_priority: destination.map_or(UNKNOWN, |tag| tag.priority.into()),
         }),
         millrace: Some(MillraceRecord {
             metadata: sample.metadata,
@@ -139,11 +146,20 @@ pub(super) fn flow_sample(sample: &SampledPacket, numbers: SourceNumbers) -> sfl
     }
 }
 
-/// Returns the identifier and the priority of a VLAN tag; zeros without a tag.
-fn vlan(tci: Option<u16>) -> (u32, u32) {
-    tci.map_or((0, 0), |tci| {
-        (Vid::from_tci(tci).raw().into(), (tci >> 13).into())
-    })
+/// The identifier and the priority of a VLAN tag; zeros without a tag.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct VlanTag {
+    pub(super) vid: u16,
+    pub(super) priority: u8,
+}
+
+impl VlanTag {
+    pub(super) fn of(tci: Option<u16>) -> VlanTag {
+        tci.map_or_else(VlanTag::default, |tci| VlanTag {
+            vid: Vid::from_tci(tci).raw(),
+            priority: (tci >> 13) as u8,
+        })
+    }
 }
 
 /// Returns the sFlow notification of a dropped packet; the agent sets the sequence number. The source is the
@@ -180,7 +196,13 @@ mod tests {
 
     #[test]
     fn a_tag_is_split_into_identifier_and_priority_and_no_tag_is_zero() {
-        assert_eq!(vlan(Some(0xa064)), (100, 5));
-        assert_eq!(vlan(None), (0, 0));
+        assert_eq!(
+            VlanTag::of(Some(0xa064)),
+            VlanTag {
+                vid: 100,
+                priority: 5
+            }
+        );
+        assert_eq!(VlanTag::of(None), VlanTag { vid: 0, priority: 0 });
     }
 }

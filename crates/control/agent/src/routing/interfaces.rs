@@ -16,8 +16,9 @@ use millrace_types::Mac;
 use parking_lot::Mutex;
 
 use super::plan::{InterfaceKey, InterfacePlan, Plan, compile, namespace_of};
-use super::state::{RouterProblem, RunningInterface, RunningNamespace, RunningVrf, State, source_of};
+use super::state::{RunningInterface, RunningNamespace, RunningVrf, State, source_of};
 use crate::control::{BridgeHandle, BridgeInterfaces};
+use crate::problem::Problem;
 
 /// The time within which workers give the queues of closed interfaces back: far more than they take.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -128,11 +129,11 @@ pub(super) fn apply<B: Backend>(
     state: &Mutex<State<B>>,
     plan: Plan,
     bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
-) -> Vec<RouterProblem> {
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     for vrf in plan.vrfs.values() {
         if let Err(reason) = state.lock().apply_vrf(vrf) {
-            problems.push((format!("vrf {}", vrf.name), reason));
+            problems.push(Problem::new(format!("vrf {}", vrf.name), reason));
         }
     }
     let plan = {
@@ -142,7 +143,7 @@ pub(super) fn apply<B: Backend>(
     };
     for (key, wanted) in &plan.interfaces {
         if let Err(reason) = state.lock().apply_interface(key, wanted) {
-            problems.push((format!("interface {}", wanted.config.name), reason));
+            problems.push(Problem::new(format!("interface {}", wanted.config.name), reason));
         }
     }
     {
@@ -154,7 +155,7 @@ pub(super) fn apply<B: Backend>(
     }
     let bridges = state.lock().bridges.clone();
     for (name, index) in bridges {
-        let problem = |reason| (format!("bridge {name}, router"), reason);
+        let problem = |reason: String| Problem::new(format!("bridge {name}, router"), reason);
         let Some(handle) = bridge(&name) else {
             problems.push(problem("the bridge does not run".to_owned()));
             continue;
@@ -184,7 +185,7 @@ pub(super) fn apply<B: Backend>(
         .filter(|(_, wanted)| wanted.passive.is_none())
     {
         if let Err(reason) = apply_shadow(state, key, wanted) {
-            problems.push((format!("interface {}", wanted.config.name), reason));
+            problems.push(Problem::new(format!("interface {}", wanted.config.name), reason));
         }
     }
     problems

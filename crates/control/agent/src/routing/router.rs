@@ -10,10 +10,11 @@ use tokio::sync::watch;
 
 use super::interfaces;
 use super::plan::Plan;
-use super::state::{RouterProblem, State};
+use super::state::State;
 use super::thread::RibThread;
 use crate::control::BridgeHandle;
 use crate::observe::Observer;
+use crate::problem::Problem;
 
 /// The router of a switch.
 pub struct Router<B: Backend> {
@@ -72,19 +73,19 @@ impl<B: Backend> Router<B> {
         &self,
         config: &model::Config,
         bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
-    ) -> Vec<RouterProblem> {
+    ) -> Vec<Problem> {
         let plan = Plan::of(config);
         if plan.vrfs.is_empty() && self.running.get().is_none() {
             return Vec::new();
         }
         match self.start() {
             Ok(running) => interfaces::apply(&running.state, plan, bridge),
-            Err(reason) => vec![("router".to_owned(), reason)],
+            Err(reason) => vec![Problem::new("router", reason)],
         }
     }
 
     /// Returns the VRFs whose routes are not as their source has them.
-    pub(crate) fn problems(&self) -> Vec<RouterProblem> {
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         self.state().map(|state| state.problems()).unwrap_or_default()
     }
 

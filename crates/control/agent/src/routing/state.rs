@@ -17,12 +17,10 @@ use tokio::sync::watch;
 use super::plan::{InterfaceKey, InterfacePlan};
 use super::tunnel_plan::{Looks, RunningTunnel, TunnelPort};
 use crate::control::{BridgeHandle, LinkChange, SharedRouter};
+use crate::problem::Problem;
 
 /// The length of the queue of batches of events: a reader that fills it waits, and the kernel's buffer holds the rest.
 const BATCHES_LEN: usize = 64;
-
-/// A difference between the configuration and the running router: the object, and the reason with the next step.
-pub(crate) type RouterProblem = (String, String);
 
 /// The channels that the RIB's thread reads.
 pub(super) struct Inputs {
@@ -144,7 +142,7 @@ impl<B: Backend> State<B> {
     }
 
     /// Returns the namespaces that cannot be read, and tunnels whose packets would not come back.
-    pub(super) fn problems(&self) -> Vec<(String, String)> {
+    pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (name, vrf) in &self.vrfs {
             let Some(namespace) = self.namespaces.values().find(|held| held.netns == vrf.netns) else {
@@ -153,7 +151,7 @@ impl<B: Backend> State<B> {
             let status = namespace.kernel.status();
             if !status.is_open {
                 let netns = vrf.config.netns.as_ref().map_or("", |netns| netns.as_str());
-                problems.push((
+                problems.push(Problem::new(
                     format!("vrf {name}"),
                     format!(
                         "{}; routes stay for 30 s. To fix it: ip netns add {netns}",

@@ -10,9 +10,10 @@ use millrace_rib::OwnRoute;
 use millrace_router::{Change, Glean, TunnelEnds, TunnelPath, UnderlayPort};
 use millrace_types::{PortNo, Time};
 
-use super::state::{RouterProblem, RunningVrf, State};
+use super::state::{RunningVrf, State};
 use super::tunnel_plan::{RunningTunnel, TunnelPlan, TunnelPort};
 use crate::control::{TaskError, TunnelEgress, TunnelRoute};
+use crate::problem::Problem;
 
 impl<B: Backend> State<B> {
     /// Adds a tunnel, or replaces it.
@@ -165,11 +166,11 @@ impl<B: Backend> State<B> {
     }
 
     /// Returns the tunnels that have no way, and those whose packets would not come back.
-    pub(super) fn tunnel_problems(&self) -> Vec<RouterProblem> {
+    pub(super) fn tunnel_problems(&self) -> Vec<Problem> {
         let problem = |((bridge, _), tunnel): (&TunnelPort, &RunningTunnel)| {
             let (route, _) = self.way_of(tunnel)?;
             let object = format!("port {} of bridge {bridge}", tunnel.plan.name);
-            Some((object, route.problem?.to_string()))
+            Some(Problem::new(object, route.problem?))
         };
         self.tunnels.iter().filter_map(problem).collect()
     }
