@@ -182,11 +182,19 @@ fn meter_of(flags: MeterFlags, bands: &[MeterBand]) -> Meter {
     }
 }
 
-/// Returns the numbers of flow entries, groups and meters.
-pub(crate) fn summary(content: &Content<Fabric>) -> (usize, usize, usize) {
+/// The numbers of a switch's entries.
+pub(crate) struct EntryCounts {
+    pub(crate) flows: usize,
+    pub(crate) groups: usize,
+    pub(crate) meters: usize,
+}
+
+/// Returns the numbers of the entries.
+pub(crate) fn entry_counts(content: &Content<Fabric>) -> EntryCounts {
     let count = |is_kind: fn(&EntryId) -> bool| content.keys().filter(|id| is_kind(id)).count();
-    let flows = count(|id| matches!(id, EntryId::Flow(_)));
-    let groups = count(|id| matches!(id, EntryId::Group(GroupId(_))));
-    let meters = count(|id| matches!(id, EntryId::Meter(MeterId(_))));
-    (flows, groups, meters)
+    EntryCounts {
+        flows: count(|id| matches!(id, EntryId::Flow(_))),
+        groups: count(|id| matches!(id, EntryId::Group(GroupId(_)))),
+        meters: count(|id| matches!(id, EntryId::Meter(MeterId(_)))),
+    }
 }

@@ -456,8 +456,8 @@ async fn carry_out(request: FabricRequest, connection: &Connection, fabric: &Fab
             let dump = connection.dump(DumpFilter::ALL).await;
             let content = dump.map(messages::content).map_err(|error| error.to_string());
             if let Ok(content) = &content {
-                let (flows, groups, meters) = messages::summary(content);
-                tracing::debug!(%switch, flows, groups, meters, "listed");
+                let counts = messages::entry_counts(content);
+                tracing::debug!(%switch, flows = counts.flows, groups = counts.groups, meters = counts.meters, "listed");
             }
             fabric.event(Event::Dumped {
                 switch: switch.0,

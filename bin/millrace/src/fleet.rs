@@ -42,7 +42,15 @@ pub(crate) fn run(session: &Session, args: &Fleet) -> Result<ExitCode> {
         FleetCommand::Diff { node, file } => member::diff(session, &mut store, node, file.as_deref())?,
         FleetCommand::Push { node, file, push } => {
             let documents = BTreeMap::from([(node.clone(), read(file)?)]);
-            return submit(session, &mut store, &documents, (1, 1), false, push, None);
+            return submit(
+                session,
+                &mut store,
+                &documents,
+                WaveSizes { first: 1, others: 1 },
+                false,
+                push,
+                None,
+            );
         }
         FleetCommand::Rollout {
             folder,
@@ -52,7 +60,10 @@ pub(crate) fn run(session: &Session, args: &Fleet) -> Result<ExitCode> {
             push,
         } => {
             let documents = folder_of(folder)?;
-            let sizes = (usize::from(*first), usize::from(*wave));
+            let sizes = WaveSizes {
+                first: usize::from(*first),
+                others: usize::from(*wave),
+            };
             return submit(session, &mut store, &documents, sizes, *hold, push, None);
         }
         FleetCommand::History => history(session, &mut store)?,
@@ -136,12 +147,18 @@ fn folder_of(folder: &Path) -> Result<BTreeMap<String, Config>> {
     }
 }
 
+/// The numbers of switches in the waves of a roll-out.
+struct WaveSizes {
+    first: usize,
+    others: usize,
+}
+
 /// Records a roll-out, and waits for its end.
 fn submit(
     session: &Session,
     store: &mut Store,
     documents: &BTreeMap<String, Config>,
-    sizes: (usize, usize),
+    sizes: WaveSizes,
     hold: bool,
     push: &PushArgs,
     undoes: Option<String>,
@@ -159,7 +176,7 @@ fn submit(
         hold,
         state: State::Running,
         wave: 0,
-        waves: waves(&nodes, sizes.0, sizes.1),
+        waves: waves(&nodes, sizes.first, sizes.others),
         reason: None,
         undoes,
     };
@@ -250,7 +267,10 @@ fn rollback(session: &Session, mut store: Store, id: &str, push: &PushArgs) -> R
                 session,
                 &mut store,
                 &documents,
-                (count, count),
+                WaveSizes {
+                    first: count,
+                    others: count,
+                },
                 false,
                 push,
                 Some(id.to_owned()),

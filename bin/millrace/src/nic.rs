@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use millrace_api::view::{NicEntry, NicRegister};
+use millrace_nic::register::{self, Form};
 
 use crate::cli::{Nic, NicPort};
 use crate::output::Session;
@@ -23,21 +24,18 @@ pub(crate) fn run(session: &Session, args: &Nic) -> Result<()> {
 
 fn registers(list: &[NicRegister]) -> Table {
     let mut table = Table::new(&["OFFSET", "REGISTER", ">VALUE", "MEANING"], "no registers");
-    for register in list {
-        // Counters and cycles are numbers; the others have fields.
-        let is_number = register.name == "CYCLES"
-            || ["COUNT_", "NO_BUFFER"]
-                .iter()
-                .any(|name| register.name.starts_with(name));
+    for reading in list {
+        let register = register::at(reading.offset as usize);
+        let is_counter = register.is_some_and(|register| register.form == Form::Counters);
         table.row([
-            format!("{:#05x}", register.offset),
-            register.name.clone(),
-            match register.value {
+            format!("{:#05x}", reading.offset),
+            reading.name.clone(),
+            match reading.value {
                 None => "-".to_owned(),
-                Some(value) if is_number => value.to_string(),
+                Some(value) if is_counter => value.to_string(),
                 Some(value) => format!("{value:#010x}"),
             },
-            register.meaning.clone(),
+            reading.meaning.clone(),
         ]);
     }
     table

@@ -11,7 +11,8 @@ use millrace_datapath::io::Backend;
 use millrace_model::{Device, RstpVersion};
 use millrace_ovs::{
     BridgeState, ChannelState, HostRoute, HostState, LacpState, LagMemberState, LagState, MacState,
-    MirrorState, Participant, PortState, State, TreeBridge, TreePort, TreeState, TreeTimes, TunnelState,
+    MirrorState, Participant, PortState, State, TreeBridge, TreePort, TreeState, TreeTimes, TunnelEgress,
+    TunnelState,
 };
 use millrace_ovs_follower::Switch;
 use millrace_pipeline::{FdbKey, PortConfig, PortState as PortBits};
@@ -272,7 +273,10 @@ fn tunnel_state(device: &Device, route: &TunnelRoute) -> TunnelState {
     };
     TunnelState {
         listener,
-        egress: egress.map(|egress| (egress.interface.to_string(), egress.has_carrier)),
+        egress: egress.map(|egress| TunnelEgress {
+            interface: egress.interface.to_string(),
+            has_carrier: egress.has_carrier,
+        }),
         problem: route.problem.as_ref().map(ToString::to_string),
     }
 }

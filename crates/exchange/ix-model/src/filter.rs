@@ -101,7 +101,7 @@ impl FilterMatch {
             if let Some(range) = ranges.iter().find(|range| range.first > range.last) {
                 return Some((field, reason::ports_order(range.first, range.last)));
             }
-            if !ranges.is_empty() && !matches!(self.protocol, Some(6 | 17 | 132)) {
+            if !ranges.is_empty() && !self.protocol.is_some_and(|number| IpProtocol(number).has_ports()) {
                 return Some((field, reason::ports_protocol()));
             }
             if !ranges.is_empty() && self.fragment == Some(FragmentMatch::Later) {

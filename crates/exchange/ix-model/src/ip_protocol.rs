@@ -30,6 +30,11 @@ const KEYWORDS: [&str; 146] = [
 pub struct IpProtocol(pub u8);
 
 impl IpProtocol {
+    /// Returns true for TCP, UDP and SCTP.
+    pub const fn has_ports(self) -> bool {
+        matches!(self.0, 6 | 17 | 132)
+    }
+
     /// Returns the name; `None` if the registry has none.
     pub fn name(self) -> Option<&'static str> {
         let keyword = KEYWORDS.get(usize::from(self.0)).copied();

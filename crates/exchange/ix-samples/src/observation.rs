@@ -6,7 +6,7 @@ use millrace_flow::{Field, FlowKey, Layer};
 use millrace_ix_model::Timestamp;
 use millrace_ix_plan::layout::Metadata;
 use millrace_sflow::{FlowSample, Output};
-use millrace_wire::{Depth, Layers};
+use millrace_wire::{Depth, EtherType, IpProto, Layers};
 
 /// The service of a packet and the ends at which it enters and leaves, as indices in the metadata of the
 /// sample.
@@ -68,7 +68,7 @@ impl Observation {
         const SYN_RST_ACK: u16 = 0x16;
         const ACK: u16 = 0x10;
         let has_port = self.source_port == BGP || self.destination_port == BGP;
-        self.protocol == 6 && has_port && self.tcp_flags & SYN_RST_ACK == ACK && !self.is_dropped
+        self.protocol == IpProto::TCP.0 && has_port && self.tcp_flags & SYN_RST_ACK == ACK && !self.is_dropped
     }
 
     /// Returns the observation of a sample. Returns `None` if the packet is not IP, is not a packet of the
@@ -89,8 +89,8 @@ impl Observation {
         if !key.has(Layer::Ip) {
             return None;
         }
-        let (source, destination) = match field(Field::EthType) {
-            0x0800 => (
+        let (source, destination) = match EtherType(field(Field::EthType) as u16) {
+            EtherType::IPV4 => (
                 IpAddr::V4((field(Field::Ipv4Src) as u32).into()),
                 IpAddr::V4((field(Field::Ipv4Dst) as u32).into()),
             ),
@@ -99,16 +99,19 @@ impl Observation {
                 IpAddr::V6(field(Field::Ipv6Dst).into()),
             ),
         };
-        let protocol = field(Field::IpProto) as u8;
+        let protocol = IpProto(field(Field::IpProto) as u8);
         let fragment = field(Field::IpFrag) as u8;
-        let has_layer_4 = key.has(Layer::L4) && fragment & 2 == 0;
-        let ports = match protocol {
-            6 | 17 | 132 if has_layer_4 => (field(Field::TcpSrc) as u16, field(Field::TcpDst) as u16),
+        // The protocol whose header the packet has.
+        let l4 = (key.has(Layer::L4) && fragment & 2 == 0).then_some(protocol);
+        let (source_port, destination_port) = match l4 {
+            Some(IpProto::TCP | IpProto::UDP | IpProto::SCTP) => {
+                (field(Field::TcpSrc) as u16, field(Field::TcpDst) as u16)
+            }
             _ => (0, 0),
         };
-        let icmp = match protocol {
-            1 if has_layer_4 => (field(Field::Icmpv4Type) as u8, field(Field::Icmpv4Code) as u8),
-            58 if has_layer_4 => (field(Field::Icmpv6Type) as u8, field(Field::Icmpv6Code) as u8),
+        let icmp = match l4 {
+            Some(IpProto::ICMPV4) => (field(Field::Icmpv4Type) as u8, field(Field::Icmpv4Code) as u8),
+            Some(IpProto::ICMPV6) => (field(Field::Icmpv6Type) as u8, field(Field::Icmpv6Code) as u8),
             _ => (0, 0),
         };
         // A packet that leaves by several ends, or was dropped before its end was known, belongs to no end.
@@ -129,11 +132,11 @@ impl Observation {
             is_dropped: matches!(sample.output, Output::Dropped(_)),
             source,
             destination,
-            protocol,
-            source_port: ports.0,
-            destination_port: ports.1,
+            protocol: protocol.0,
+            source_port,
+            destination_port,
             icmp,
-            tcp_flags: if protocol == 6 {
+            tcp_flags: if protocol == IpProto::TCP {
                 field(Field::TcpFlags) as u16
             } else {
                 0

@@ -17,6 +17,7 @@ use std::net::IpAddr;
 use millrace_ix_model::{
     FilterAction, FilterMatch, FragmentMatch, IpProtocol, Ports, Prefix, Reason, TcpFlagsMatch, reason,
 };
+use millrace_wire::IpProto;
 use serde::Serialize;
 
 use crate::observation::total_bytes;
@@ -302,7 +303,7 @@ fn signatures(packet: &Observation) -> Vec<Signature> {
         });
         return all;
     }
-    if matches!(packet.protocol, 6 | 17 | 132) {
+    if IpProtocol(packet.protocol).has_ports() {
         let source_port = Signature {
             source_port: Some(packet.source_port),
             ..protocol
@@ -327,7 +328,7 @@ fn signatures(packet: &Observation) -> Vec<Signature> {
                 ..from(network)
             },
         ]);
-        if packet.protocol == 6 && packet.tcp_flags & SYN_ONLY.mask == SYN_ONLY.value {
+        if packet.protocol == IpProto::TCP.0 && packet.tcp_flags & SYN_ONLY.mask == SYN_ONLY.value {
             let syn = Signature {
                 is_syn: true,
                 ..protocol

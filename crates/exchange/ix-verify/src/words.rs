@@ -3,6 +3,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_flow::Field;
+use millrace_ix_model::IpProtocol;
 use millrace_types::Mac;
 
 use crate::space::{Cube, Var};
@@ -84,14 +85,9 @@ fn ethertype(value: u128) -> String {
 }
 
 fn ip_protocol(value: u128) -> String {
-    match value {
-        1 => "ICMP".to_owned(),
-        6 => "TCP".to_owned(),
-        17 => "UDP".to_owned(),
-        58 => "ICMPv6".to_owned(),
-        132 => "SCTP".to_owned(),
-        other => format!("IP protocol {other}"),
-    }
+    let number = u8::try_from(value).ok();
+    let name = number.and_then(|number| IpProtocol(number).name());
+    name.map_or_else(|| format!("IP protocol {value}"), str::to_owned)
 }
 
 fn neighbour_discovery(value: u128) -> String {

@@ -218,15 +218,15 @@ impl Completion {
     #[must_use]
     #[inline]
     pub fn from_bytes(bytes: &[u8; SIZE]) -> Completion {
-        let be = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         Completion {
             mark: word(0),
             hash: word(4),
-            buffer: be(8),
-            length: be(10),
-            bucket: be(12),
-            flags: be(14),
+            buffer: half(8),
+            length: half(10),
+            bucket: half(12),
+            flags: half(14),
             generation: word(16),
             l3: bytes[20],
             l4: bytes[21],

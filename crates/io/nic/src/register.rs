@@ -42,6 +42,26 @@ pub struct Register {
     pub text: &'static str,
     /// Fields of a register that has several.
     pub fields: &'static [BitField],
+    /// The form of the values.
+    pub form: Form,
+}
+
+/// The form of a register's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Bits, which people read in hexadecimal.
+    Bits,
+    /// Numbers of 64 bits in pairs of registers, the lower half first.
+    Counters,
+}
+
+impl Register {
+    const fn counters(self) -> Register {
+        Register {
+            form: Form::Counters,
+            ..self
+        }
+    }
 }
 
 const fn register(
@@ -59,6 +79,7 @@ const fn register(
         access,
         text,
         fields,
+        form: Form::Bits,
     }
 }
 
@@ -201,7 +222,8 @@ pub const REGISTERS: [Register; 17] = [
         Access::Read,
         "Free-running cycles, the lower half first. A read of the lower half holds the upper one.",
         &[],
-    ),
+    )
+    .counters(),
     register(
         "GENERATION",
         0x0c8,
@@ -225,7 +247,8 @@ pub const REGISTERS: [Register; 17] = [
         Access::Read,
         "The counters COUNT_FRAMES to COUNT_DROPPED, 64 bits each, the lower half first.",
         &[],
-    ),
+    )
+    .counters(),
     register(
         "NO_BUFFER",
         0x180,
@@ -233,7 +256,8 @@ pub const REGISTERS: [Register; 17] = [
         Access::Read,
         "The counter COUNT_NO_BUFFER of each queue, 64 bits each, the lower half first.",
         &[],
-    ),
+    )
+    .counters(),
 ];
 
 /// The kind of a tunnel over UDP, and its number in the register TUNNEL_PORT.
@@ -266,6 +290,14 @@ pub fn by_name(name: &str) -> Option<&'static Register> {
     ALL.iter().find(|register| register.name == name)
 }
 
+/// Returns the register, or the array of them, with this offset in bytes.
+#[must_use]
+pub fn at(offset: usize) -> Option<&'static Register> {
+    const ALL: &[Register] = &REGISTERS;
+    ALL.iter()
+        .find(|register| (register.offset..register.offset + 4 * register.len).contains(&offset))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,5 +315,7 @@ mod tests {
         }
         assert!(end <= WINDOW_SIZE);
         assert!(by_name("CYCLES").is_some() && by_name("NONE").is_none());
+        assert_eq!(at(0x18c).map(|register| register.name), Some("NO_BUFFER"));
+        assert!(at(end).is_none());
     }
 }

@@ -12,13 +12,12 @@ use millrace_ips_rules::frames;
 use crate::metadata::Notes;
 use crate::object::Object;
 use crate::place::Place;
+use crate::protocol::{TCP, has_ports};
 use crate::tables::Target;
 use crate::text::{address, printable, text};
 use crate::timestamp::timestamp;
-use crate::writer::{Frame, Writer, counters, file, has_ports};
+use crate::writer::{Frame, Writer, counters, file};
 use crate::{app, metadata};
-
-const TCP: u8 = 6;
 
 /// Names of link types (https://www.tcpdump.org/linktypes.html).
 const LINKS: [(u32, &str); 9] = [

@@ -7,11 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
-const SCTP: u8 = 132;
+use crate::protocol::{ICMP, ICMPV6, has_ports};
 
 fn octets(address: IpAddr) -> Vec<u8> {
     match address {
@@ -41,7 +37,7 @@ pub(crate) fn community_id(
     hash.update(&first.0);
     hash.update(&second.0);
     hash.update([protocol, 0]);
-    if matches!(protocol, TCP | UDP | SCTP) {
+    if has_ports(protocol) {
         hash.update(first.1.to_be_bytes());
         hash.update(second.1.to_be_bytes());
     }
@@ -51,6 +47,7 @@ pub(crate) fn community_id(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::TCP;
 
     #[test]
     fn it_equals_the_examples_of_its_specification() {

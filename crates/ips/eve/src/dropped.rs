@@ -3,10 +3,7 @@
 use millrace_ips_engine::packet::{LinkType, ip_packet};
 
 use crate::object::Object;
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMP: [u8; 2] = [1, 58];
+use crate::protocol::{ICMP, ICMPV6, TCP, UDP};
 
 /// Names of the control bits of TCP in the order of the record, with their bits.
 const FLAGS: [(&str, u8); 6] = [
@@ -90,7 +87,7 @@ fn transport_header(out: &mut Object<'_>, protocol: u8, header: &[u8]) {
         && let Some(len) = u16_at(4)
     {
         out.field("udplen", len);
-    } else if ICMP.contains(&protocol)
+    } else if matches!(protocol, ICMP | ICMPV6)
         && matches!(header.first(), Some(0 | 8 | 128 | 129))
         && let (Some(id), Some(sequence)) = (u16_at(4), u16_at(6))
     {

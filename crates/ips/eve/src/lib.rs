@@ -22,6 +22,7 @@ mod modbus;
 mod netflow;
 mod object;
 mod place;
+mod protocol;
 mod statistics;
 mod storage;
 mod tables;

@@ -14,13 +14,10 @@ use serde_json::{Map, Value, json};
 
 use crate::event::drop_reason;
 use crate::object::Object;
+use crate::protocol::{ICMP, ICMPV6, TCP, UDP};
 use crate::timestamp::timestamp;
 use crate::writer::Writer;
 
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
 /// Control bits of TCP (RFC 9293, section 3.1).
 const SYN: u16 = 0x02;
 const RST: u16 = 0x04;

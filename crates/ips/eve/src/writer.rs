@@ -9,6 +9,7 @@ use millrace_ips_engine::event::{FileSummary, FlowSummary, PacketSource, Subject
 use crate::community_id::community_id;
 use crate::ether::ether;
 use crate::object::Object;
+use crate::protocol::has_ports;
 use crate::text::address;
 use crate::timestamp::timestamp;
 use crate::{Layout, RuleTables};
@@ -145,11 +146,6 @@ pub(crate) fn file(out: &mut Object<'_>, file: &FileSummary) {
             .field("sha256", HEXLOWER.encode(&hashes.sha256));
     }
     out.field("stored", file.is_stored).field("size", file.size);
-}
-
-/// Returns true for TCP, UDP and SCTP.
-pub(crate) fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, 6 | 17 | 132)
 }
 
 /// Returns the name of a source as Suricata writes it.

@@ -25,9 +25,12 @@ const LOOK_MAX: Duration = Duration::from_secs(60);
 const KINDS: &str = "ports,links";
 /// The pause before the stream of events is opened again.
 const RECONNECT: Duration = Duration::from_millis(500);
+/// The longest time for which the master agent may read nothing.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval at which the master agent is asked if it is there.
 const PING: Duration = Duration::from_secs(15);
-/// The pause before the master agent is connected again.
+/// The pause before the master agent is connected again, which doubles.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// The most routes of IP-FORWARD-MIB: a full table is no use to a walk.
 const ROUTES_MAX: usize = 10_000;
@@ -57,7 +60,7 @@ pub fn serve(settings: &Settings, switch: &Client) {
         let seconds = LOOK_MAX.as_secs();
         tracing::error!(%error, "SNMP: no thread for the events of the switch: links are compared every {seconds} s");
     }
-    let mut pause = Duration::from_millis(250);
+    let mut pause = PAUSE_MIN;
     let mut last = String::new();
     loop {
         let began = Instant::now();
@@ -70,7 +73,7 @@ pub fn serve(settings: &Settings, switch: &Client) {
             last = reason;
         }
         if began.elapsed() > PAUSE_MAX {
-            pause = Duration::from_millis(250);
+            pause = PAUSE_MIN;
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
@@ -99,9 +102,7 @@ fn session(settings: &Settings, switch: &Client, changed: &AtomicBool) -> Result
     let said = |error: io::Error| format!("{}: {error}", settings.master.display());
     let mut stream = UnixStream::connect(&settings.master).map_err(said)?;
     stream.set_read_timeout(Some(LOOK)).map_err(said)?;
-    stream
-        .set_write_timeout(Some(Duration::from_secs(5)))
-        .map_err(said)?;
+    stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(said)?;
     let mut session = Session::new("Millrace", &settings.context, &subtrees());
     let mut state = State::new(settings, switch, changed);
     let mut next_ping = Instant::now() + PING;

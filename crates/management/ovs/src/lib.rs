@@ -49,7 +49,8 @@ pub use place::{BridgeRow, ControllerRow, InterfaceRow, MirrorRow, PortRow, Tran
 pub use settle::settle;
 pub use state::{
     BridgeState, ChannelState, HostRoute, HostState, LacpState, LagMemberState, LagState, MacState,
-    MirrorState, Participant, PortState, State, TreeBridge, TreePort, TreeState, TreeTimes, TunnelState,
+    MirrorState, Participant, PortState, State, TreeBridge, TreePort, TreeState, TreeTimes, TunnelEgress,
+    TunnelState,
 };
 pub use translate::{Context, translate};
 pub use write::Written;

@@ -258,10 +258,17 @@ pub struct HostRoute {
 pub struct TunnelState {
     /// The tunnels of one kind and UDP port, as `tnl/ports/show` names them: `vxlan_sys_4789`, `gre_sys`.
     pub listener: String,
-    /// The interface of the kernel by which they leave, and true if it has a carrier.
-    pub egress: Option<(String, bool)>,
+    /// The interface of the kernel by which they leave.
+    pub egress: Option<TunnelEgress>,
     /// The reason why there is no way.
     pub problem: Option<String>,
+}
+
+/// An interface of the kernel by which packets of a tunnel leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelEgress {
+    pub interface: String,
+    pub has_carrier: bool,
 }
 
 /// The state of a connection with a controller.

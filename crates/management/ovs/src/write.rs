@@ -6,7 +6,7 @@ use millrace_ovsdb::{Datum, Operation, Row, RowRef, Uuid};
 
 use crate::place::{BridgeRow, ControllerRow, InterfaceRow, MirrorRow, Translation};
 use crate::rows::row;
-use crate::state::{BridgeState, ChannelState, LagState, PortState, State};
+use crate::state::{BridgeState, ChannelState, LagState, PortState, State, TunnelEgress};
 use crate::trees;
 
 /// The columns that the switch wrote in this session.
@@ -266,7 +266,11 @@ fn status(port: &PortState, has_device: bool) -> BTreeMap<&'static str, String> 
     let Some(tunnel) = &port.tunnel else {
         return status;
     };
-    if let Some((interface, has_carrier)) = &tunnel.egress {
+    if let Some(TunnelEgress {
+        interface,
+        has_carrier,
+    }) = &tunnel.egress
+    {
         let carrier = if *has_carrier { "up" } else { "down" };
         status.insert("tunnel_egress_iface", interface.clone());
         status.insert("tunnel_egress_iface_carrier", carrier.to_owned());

@@ -104,6 +104,14 @@ mod kind4 {
     pub(super) const LAST_KNOWN: u8 = 18;
 }
 
+/// ICMPv6 types (RFC 4443).
+mod kind6 {
+    pub(super) const UNREACHABLE: u8 = 1;
+    pub(super) const TOO_BIG: u8 = 2;
+    pub(super) const TIME_EXCEEDED: u8 = 3;
+    pub(super) const PARAMETER_PROBLEM: u8 = 4;
+}
+
 impl IcmpError {
     /// Returns the class.
     pub fn class(self) -> ErrorClass {
@@ -118,29 +126,51 @@ impl IcmpError {
         }
     }
 
-    /// Returns type, code and the four bytes after the checksum of ICMP (RFC 792, RFC 1191, RFC 1812).
-    fn fields4(self) -> (u8, u8, u32) {
+    /// Returns the fields of ICMP (RFC 792, RFC 1191, RFC 1812).
+    fn fields4(self) -> Fields {
         match self {
-            IcmpError::TimeExceeded => (kind4::TIME_EXCEEDED, 0, 0),
-            IcmpError::TooBig { mtu } => (kind4::UNREACHABLE, 4, u32::from(mtu)),
-            IcmpError::NoRoute => (kind4::UNREACHABLE, 0, 0),
-            IcmpError::HostUnreachable | IcmpError::BeyondScope => (kind4::UNREACHABLE, 1, 0),
-            IcmpError::Prohibited => (kind4::UNREACHABLE, 13, 0),
-            IcmpError::ParameterProblem { pointer } => (kind4::PARAMETER_PROBLEM, 0, pointer << 24),
+            // Code 0: the time to live exceeded in transit.
+            IcmpError::TimeExceeded => Fields::new(kind4::TIME_EXCEEDED, 0, 0),
+            // Fragmentation needed, net unreachable, host unreachable, and communication prohibited.
+            IcmpError::TooBig { mtu } => Fields::new(kind4::UNREACHABLE, 4, mtu.into()),
+            IcmpError::NoRoute => Fields::new(kind4::UNREACHABLE, 0, 0),
+            IcmpError::HostUnreachable | IcmpError::BeyondScope => Fields::new(kind4::UNREACHABLE, 1, 0),
+            IcmpError::Prohibited => Fields::new(kind4::UNREACHABLE, 13, 0),
+            IcmpError::ParameterProblem { pointer } => {
+                Fields::new(kind4::PARAMETER_PROBLEM, 0, pointer << 24)
+            }
         }
     }
 
-    /// Returns type, code and the four bytes after the checksum of ICMPv6 (RFC 4443).
-    fn fields6(self) -> (u8, u8, u32) {
+    /// Returns the fields of ICMPv6 (RFC 4443).
+    fn fields6(self) -> Fields {
         match self {
-            IcmpError::NoRoute => (1, 0, 0),
-            IcmpError::Prohibited => (1, 1, 0),
-            IcmpError::BeyondScope => (1, 2, 0),
-            IcmpError::HostUnreachable => (1, 3, 0),
-            IcmpError::TooBig { mtu } => (2, 0, u32::from(mtu).max(ERROR_MAX_V6 as u32)),
-            IcmpError::TimeExceeded => (3, 0, 0),
-            IcmpError::ParameterProblem { pointer } => (4, 2, pointer),
+            // No route, communication prohibited, beyond the scope of the source, and address unreachable.
+            IcmpError::NoRoute => Fields::new(kind6::UNREACHABLE, 0, 0),
+            IcmpError::Prohibited => Fields::new(kind6::UNREACHABLE, 1, 0),
+            IcmpError::BeyondScope => Fields::new(kind6::UNREACHABLE, 2, 0),
+            IcmpError::HostUnreachable => Fields::new(kind6::UNREACHABLE, 3, 0),
+            IcmpError::TooBig { mtu } => {
+                Fields::new(kind6::TOO_BIG, 0, u32::from(mtu).max(ERROR_MAX_V6 as u32))
+            }
+            IcmpError::TimeExceeded => Fields::new(kind6::TIME_EXCEEDED, 0, 0),
+            // Code 2: an unrecognized option.
+            IcmpError::ParameterProblem { pointer } => Fields::new(kind6::PARAMETER_PROBLEM, 2, pointer),
         }
+    }
+}
+
+/// The fields by which errors differ.
+struct Fields {
+    kind: u8,
+    code: u8,
+    /// The four bytes behind the checksum.
+    rest: u32,
+}
+
+impl Fields {
+    const fn new(kind: u8, code: u8, rest: u32) -> Fields {
+        Fields { kind, code, rest }
     }
 }
 
@@ -195,7 +225,7 @@ pub(crate) fn make4<P: Packet>(mut packet: P, l3: usize, error: IcmpError, sourc
     let headers = ipv4::MIN_SIZE + ICMP_SIZE;
     let quoted = (packet.len() - l3).min(ERROR_MAX_V4 - headers);
     packet = quote(packet, l3, quoted)?;
-    let (kind, code, rest) = error.fields4();
+    let Fields { kind, code, rest } = error.fields4();
     let sum = packet.sum(0, quoted);
     let checksum = sum.add16(u16::from_be_bytes([kind, code])).add32(rest).checksum();
     packet.prepend(headers).ok()?;
@@ -224,7 +254,7 @@ pub(crate) fn make6<P: Packet>(mut packet: P, l3: usize, error: IcmpError, sourc
     let headers = ipv6::SIZE + ICMP_SIZE;
     let quoted = (packet.len() - l3).min(ERROR_MAX_V6 - headers);
     packet = quote(packet, l3, quoted)?;
-    let (kind, code, rest) = error.fields6();
+    let Fields { kind, code, rest } = error.fields6();
     let pseudo = Pseudo::V6 {
         src: source,
         dst: to.into(),

@@ -76,6 +76,12 @@ impl Engine {
         self.series.read(KEY, level, from, to)
     }
 
+    /// Exchanges intervals, then files.
+    async fn share_all(&mut self) {
+        self.sharing.intervals().await.unwrap();
+        self.sharing.files().await.unwrap();
+    }
+
     /// Returns the names of its files with their contents.
     fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let names = self.series.shared_files().into_iter();
@@ -133,11 +139,9 @@ async fn an_engine_that_was_away_for_a_week_gets_all_files_and_the_bill_covers_b
     for at in (0..8 * DAY + 2 * HOUR).step_by(1800) {
         one.push(START + at, 1000 + at / DAY);
     }
-    one.sharing.intervals().await.unwrap();
-    one.sharing.files().await.unwrap();
+    one.share_all().await;
     two.sharing.begin(None);
-    two.sharing.intervals().await.unwrap();
-    two.sharing.files().await.unwrap();
+    two.share_all().await;
     assert_eq!(two.files(), one.files());
     let end = START + 8 * DAY + 2 * HOUR;
     for level in [Level::Five, Level::Hour] {
@@ -153,13 +157,11 @@ async fn an_engine_that_was_away_for_a_week_gets_all_files_and_the_bill_covers_b
     for at in (0..DAY).step_by(1800) {
         two.push(end + at, 5000);
     }
-    two.sharing.intervals().await.unwrap();
-    two.sharing.files().await.unwrap();
+    two.share_all().await;
     let names = world.sql("SELECT string_agg(name, ' ') FROM series_file WHERE name LIKE '%.piece'");
     assert_eq!(names.split(' ').count(), 1, "{names}");
     one.sharing.begin(None);
-    one.sharing.intervals().await.unwrap();
-    one.sharing.files().await.unwrap();
+    one.share_all().await;
     assert_eq!(one.files(), two.files());
     let month = one.series.month_of(START + 3 * DAY);
     let figure = |engine: &Engine| -> Figure { engine.series.figure(7, month, end + DAY) };
@@ -298,13 +300,7 @@ async fn a_database_that_is_away_is_told_and_what_was_measured_meanwhile_is_give
     world.sql("ALTER TABLE series_interval DROP CONSTRAINT refused");
     one.sharing.intervals().await.unwrap();
     two.sharing.intervals().await.unwrap();
-    assert_eq!(
-        two.points(Level::Raw, START, START + 40),
-        one.points(Level::Raw, START, START + 40)
-    );
-    assert!(
-        one.points(Level::Raw, START, START + 40)
-            .iter()
-            .all(|point| point.is_known())
-    );
+    let found = one.points(Level::Raw, START, START + 40);
+    assert_eq!(two.points(Level::Raw, START, START + 40), found);
+    assert!(found.iter().all(|point| point.is_known()));
 }

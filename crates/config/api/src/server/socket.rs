@@ -62,7 +62,7 @@ pub enum SocketError {
 pub(super) struct Listener {
     listener: UnixListener,
     path: PathBuf,
-    identity: Option<(u64, u64)>,
+    id: Option<FileId>,
     _lock: Lock,
 }
 
@@ -93,12 +93,12 @@ impl Listener {
             chown(path, None, Some(Gid::from_raw(group))).map_err(io::Error::from)?;
             chmod(path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP).map_err(io::Error::from)?;
         }
-        let identity = identity(path);
+        let id = FileId::of_socket(path);
         let listener = socket.listen(BACKLOG)?;
         Ok(Listener {
             listener,
             path: path.to_owned(),
-            identity,
+            id,
             _lock: lock,
         })
     }
@@ -116,7 +116,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.identity.is_some() && identity(&self.path) == self.identity {
+        if self.id.is_some() && FileId::of_socket(&self.path) == self.id {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -224,10 +224,26 @@ fn failed(folder: &Path) -> impl Fn(io::Error) -> SocketError {
     }
 }
 
-/// Returns the device and inode of a socket, or `None` without a socket.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let found = std::fs::symlink_metadata(path).ok()?;
-    found.file_type().is_socket().then(|| (found.dev(), found.ino()))
+/// The numbers that tell a file from all others of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(file: &Metadata) -> FileId {
+        FileId {
+            device: file.dev(),
+            inode: file.ino(),
+        }
+    }
+
+    /// Returns the numbers of a socket; `None` if there is no socket of this name.
+    fn of_socket(path: &Path) -> Option<FileId> {
+        let found = std::fs::symlink_metadata(path).ok()?;
+        found.file_type().is_socket().then(|| FileId::of(&found))
+    }
 }
 
 /// The locked lock file of a socket. Drop removes the file.
@@ -257,7 +273,7 @@ impl Lock {
             // The daemon that held the lock before may have removed the file meanwhile.
             let locked = file.metadata()?;
             let there = std::fs::symlink_metadata(&path);
-            if there.is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
+            if there.is_ok_and(|there| FileId::of(&there) == FileId::of(&locked)) {
                 return Ok(Lock { path, _file: file });
             }
         }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::ports;
-use super::state::{Link, State};
+use super::state::{FdbEntry, Link, State};
 use crate::finding::Findings;
 use crate::numbers::Taken;
 
@@ -94,7 +94,8 @@ pub(super) fn bridge(state: &State, link: &Link, findings: &mut Findings) -> Jso
     if !matches!(mask, "0" | "0x0") {
         findings.note(name, format!("group_fwd_mask {mask}: without RSTP and LLDP, frames to 01:80:c2:00:00:0x are packets like any other"));
     }
-    for (_, interface, mac) in state.entries.iter().filter(|(bridge, ..)| bridge == name) {
+    for entry in state.entries.iter().filter(|entry| entry.bridge == name) {
+        let FdbEntry { interface, mac, .. } = entry;
         findings.difference(
             name,
             format!("the static entry {mac} at {interface}: expected `millrace flow add {name} eth_dst={mac},actions=output:{interface}`"),

@@ -35,6 +35,14 @@ impl Link {
     }
 }
 
+/// A static entry of a bridge's forwarding database.
+#[derive(Debug)]
+pub(crate) struct FdbEntry {
+    pub(crate) bridge: String,
+    pub(crate) interface: String,
+    pub(crate) mac: String,
+}
+
 /// The contents of all texts.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -43,8 +51,8 @@ pub(crate) struct State {
     /// Addresses with prefixes, by interface; those of the link are left out.
     pub(crate) addresses: BTreeMap<String, Vec<String>>,
     pub(crate) vlans: BTreeMap<String, Vlans>,
-    /// Static entries of forwarding databases: bridge, interface, MAC address.
-    pub(crate) entries: Vec<(String, String, String)>,
+    /// Static entries of forwarding databases.
+    pub(crate) entries: Vec<FdbEntry>,
     /// True if a text has the kinds of interfaces (`-d`).
     pub(super) has_details: bool,
 }
@@ -110,8 +118,11 @@ impl State {
             is_own,
             item["mac"].as_str(),
         ) {
-            self.entries
-                .push((bridge.to_owned(), interface.to_owned(), mac.to_owned()));
+            self.entries.push(FdbEntry {
+                bridge: bridge.to_owned(),
+                interface: interface.to_owned(),
+                mac: mac.to_owned(),
+            });
         }
     }
 }
