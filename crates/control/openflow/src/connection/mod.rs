@@ -192,7 +192,7 @@ impl Connection {
             last_heard: now,
             echo_sent_at: now,
             unanswered: 0,
-            next_xid: 1,
+            next_xid: FIRST_XID,
             pending: None,
         };
         let xid = connection.xid();
@@ -492,7 +492,7 @@ impl Connection {
         Event::Closed(reason)
     }
 
-    /// Returns a fresh xid for an asynchronous message.
+    /// Returns a fresh xid for an asynchronous message, from [`FIRST_XID`] on.
     pub fn xid(&mut self) -> Xid {
         let xid = Xid(self.next_xid);
         self.next_xid = self.next_xid.wrapping_add(1);
@@ -505,6 +505,10 @@ impl Connection {
         debug_assert!(encoded.is_ok(), "{encoded:?}");
     }
 }
+
+/// The first xid of the own messages of a connection. Controllers count from 1, and some take any message with the xid of their
+/// request for its reply: ovs-ofctl 3.1 fails when an echo request has it.
+const FIRST_XID: u32 = 0x8000_0000;
 
 /// The time without messages after which HELLO is repeated over datagrams; the specification asks for less
 /// than 5 seconds.
