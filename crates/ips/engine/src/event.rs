@@ -348,6 +348,8 @@ pub struct FileSummary {
     pub hashes: Option<FileHashes>,
     /// True if a rule stores the file, and its bytes were reported.
     pub is_stored: bool,
+    /// True if the file consists of ranges that several responses carried.
+    pub is_joined: bool,
 }
 
 /// Largest size of the bytes of a [`FilePart`]. Events with one are small enough for the messages of functions.

@@ -158,6 +158,7 @@ impl FileSummary {
             magic: file.magic,
             hashes: file.hashes.clone(),
             is_stored: file.is_stored,
+            is_joined: file.is_joined,
         }
     }
 }
@@ -180,15 +181,12 @@ fn subject(flow: &Flow, packet: u64, time: Time, source: PacketSource) -> Subjec
 
 /// Reports the bytes of complete files that rules store, in parts.
 pub(crate) fn store_files(flow: &mut Flow, out: &mut Events) {
-    if flow.app.settings.store_limit == 0 {
-        return;
-    }
     let of_flow = flow.app.stores;
     for transaction in &mut flow.app.transactions.list {
         let stores = transaction.stores;
         let is_stored = |file: &&mut File| {
             let side = file.direction.index();
-            stores[side] || of_flow[side]
+            stores[side] || of_flow[side] || file.is_wanted
         };
         for file in transaction.files.iter_mut().filter(is_stored) {
             let Some((sha256, content)) = file.take_content() else {

@@ -201,6 +201,41 @@ impl Pieces {
         end
     }
 
+    /// Returns the bytes without a gap that end at `offset`, at most the last `most`.
+    pub fn run_before(&self, offset: u64, most: usize) -> Vec<u8> {
+        let least = offset.saturating_sub(most as u64);
+        let mut begin = offset;
+        for (start, piece) in self.list.range(..offset).rev() {
+            if begin <= least || start + (piece.bytes.len() as u64) < begin {
+                break;
+            }
+            begin = *start;
+        }
+        self.copy((begin.max(least), offset))
+    }
+
+    /// Returns the bytes without a gap that begin at `offset`, at most the first `most`.
+    pub fn run_behind(&self, offset: u64, most: usize) -> Vec<u8> {
+        let limit = offset.saturating_add(most as u64);
+        let mut end = offset;
+        let before = self.list.range(..=offset).next_back();
+        let from = before.map_or(offset, |(start, _)| *start);
+        for (start, piece) in self.list.range(from..) {
+            if *start > end || end >= limit {
+                break;
+            }
+            end = end.max(start + piece.bytes.len() as u64);
+        }
+        self.copy((offset, end.min(limit)))
+    }
+
+    /// Returns a copy of a range without a gap.
+    fn copy(&self, range: (u64, u64)) -> Vec<u8> {
+        let mut bytes = vec![0; (range.1 - range.0) as usize];
+        self.overwrite(range.0, &mut bytes);
+        bytes
+    }
+
     /// Removes all bytes from `offset` on.
     pub fn truncate(&mut self, offset: u64) {
         let later = self.list.split_off(&offset);

@@ -126,6 +126,7 @@ impl Writer {
                 .object("fileinfo", |out| {
                     file(out, summary);
                     if summary.direction == Direction::ToClient
+                        && !summary.is_joined
                         && let Some((start, end)) = app::part_of_file(&transaction.record)
                     {
                         out.field("start", start).field("end", end);

@@ -50,7 +50,7 @@ structures! {
     TcpSummary { flags, state, has_gaps }
     Tunnel { src, dst, ports, protocol, depth }
     AlertContext { flow, direction, record, files, bits, counters, variables }
-    FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored }
+    FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored, is_joined }
     FilePart { sha256, size, offset, bytes }
     FileHashes { md5, sha1, sha256 }
     Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, json, captured, packet_variables, context, evidence }

@@ -68,6 +68,10 @@ pub struct File {
     content: Option<(Vec<u8>, usize)>,
     /// True once the bytes were taken, so that they can be stored.
     pub is_stored: bool,
+    /// True if the file consists of ranges that several responses carried.
+    pub is_joined: bool,
+    /// True if a rule stores the file, whatever the rules of its transaction do.
+    pub(crate) is_wanted: bool,
 }
 
 heap!(File {
@@ -95,6 +99,8 @@ impl File {
             head: Vec::new(),
             content: None,
             is_stored: false,
+            is_joined: false,
+            is_wanted: false,
         }
     }
 

@@ -43,6 +43,7 @@ mod probe;
 mod probing;
 mod protocol;
 mod quic;
+pub(crate) mod ranges;
 mod rdp;
 pub mod record;
 mod rfb;

@@ -54,6 +54,8 @@ pub struct Asks {
     pub mail_bodies: bool,
     /// The version of each message of SMB.
     pub smb_versions: bool,
+    /// Ranges of files over HTTP, which are joined.
+    pub ranges: bool,
 }
 
 impl Asks {
@@ -64,6 +66,7 @@ impl Asks {
         sdp: true,
         mail_bodies: true,
         smb_versions: true,
+        ranges: true,
     };
 }
 

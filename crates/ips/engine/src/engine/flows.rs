@@ -319,6 +319,7 @@ impl Engine {
         flow.app.settings.keeps_records = self.keeps_records();
         flow.app.settings.details &= self.keeps_records();
         flow.app.settings.asks.mail_bodies |= flow.app.settings.details;
+        flow.app.settings.asks.ranges |= flow.app.settings.keeps_records;
         flow.app.settings.reports_frames = self.settings.frames && self.keeps_records();
         if self.overload.sheds_depth {
             flow.app.settings = flow.app.settings.half_as_deep();
@@ -434,7 +435,7 @@ impl Engine {
                 self.inspect_all_held(rules, &packet, &mut flow, Direction::ToServer, out);
             }
         }
-        history::store_files(&mut flow, out);
+        self.store_files(&mut flow, out);
         if self.keeps_records() {
             history::report_frames(&mut flow, 0, now, PacketSource::FlowEnd, out);
             history::report_end(&flow, now, reason, out);

@@ -108,7 +108,7 @@ impl Engine {
     /// Adds flow and transaction to the alerts among the events from index `first` on. Reports and removes the
     /// transactions that are complete and inspected.
     fn finish_transactions(
-        &self,
+        &mut self,
         first: usize,
         packet: &Packet<'_>,
         flow: &mut Flow,
@@ -116,7 +116,7 @@ impl Engine {
         out: &mut Events,
     ) {
         self.complete_alerts(first, flow, direction, out);
-        history::store_files(flow, out);
+        self.store_files(flow, out);
         if self.keeps_records() {
             let source = PacketSource::of(packet);
             history::report_frames(flow, packet.number, packet.time, source, out);
@@ -126,6 +126,28 @@ impl Engine {
             frames.take_reports();
         }
         flow.app.remove_finished_transactions();
+    }
+
+    /// Reports the bytes of complete files that rules store.
+    pub(super) fn store_files(&mut self, flow: &mut Flow, out: &mut Events) {
+        if flow.app.settings.store_limit == 0 {
+            return;
+        }
+        if flow.app.transactions.has_ranges {
+            let of_flow = flow.app.stores[Direction::ToClient.index()];
+            self.ranged_files.note_stored(of_flow, &flow.app.transactions);
+        }
+        history::store_files(flow, out);
+    }
+
+    /// Joins the new bytes of ranges to their files, so that the rules see the places where ranges meet, and whole files.
+    fn join_ranges(&mut self, flow: &mut Flow, packet: &Packet<'_>) {
+        let app = &mut flow.app;
+        if app.transactions.has_ranges {
+            let (settings, transactions) = (&app.settings, &mut app.transactions);
+            self.ranged_files
+                .join(&flow.key, settings, transactions, packet.time);
+        }
     }
 
     /// Evaluates the rules once on a packet, on the stream data that are due, and on the transactions of a direction.
@@ -138,6 +160,7 @@ impl Engine {
         flushes: bool,
         out: &mut Events,
     ) -> Action {
+        self.join_ranges(flow, packet);
         // In mode `ips`, a retransmitted segment is inspected again with the current stream data.
         let repeats =
             self.settings.mode == Mode::Ips && !packet.payload.is_empty() && !packet.is_rejected_by_stream;
@@ -249,6 +272,7 @@ impl Engine {
             if !flow.app.resume(&key, direction) {
                 return action;
             }
+            self.join_ranges(flow, packet);
             first = out.list.len();
             let inspection = Inspection {
                 packet,

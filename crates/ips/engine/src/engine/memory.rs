@@ -1,7 +1,8 @@
 //! The memory pool of parsers and detection, and the steps that free memory when the pool is full.
 //!
 //! ```text
-//!  pool full ─▶ free memory kept for later flows ─▶ free the largest of 1,024 parsers ─▶ free own parser
+//!  pool full ─▶ free memory kept for later flows ─▶ forget files that come in ranges
+//!            ─▶ free the largest of 1,024 parsers ─▶ free own parser
 //! ```
 //!
 //! The pool is within its limit after each packet. Only the packet's own flow grows, and this flow is the
@@ -30,7 +31,8 @@ impl Engine {
         let memory = flow.parser_memory();
         self.parser_bytes = self.parser_bytes + memory - flow.charged;
         flow.charged = memory;
-        match self.parser_bytes + self.flows.spare_bytes() > self.settings.parser_bytes {
+        let beside = self.flows.spare_bytes() + self.ranged_files.size();
+        match self.parser_bytes + beside > self.settings.parser_bytes {
             true => self.shed_parsers(packet, flow, out),
             false => None,
         }
@@ -40,6 +42,9 @@ impl Engine {
     #[cold]
     fn shed_parsers(&mut self, packet: &Packet<'_>, flow: &mut Flow, out: &mut Events) -> Option<Verdict> {
         self.flows.free_spare();
+        if self.parser_bytes + self.ranged_files.size() > self.settings.parser_bytes {
+            self.ranged_files.clear();
+        }
         if self.parser_bytes <= self.settings.parser_bytes {
             return None;
         }

@@ -11,6 +11,7 @@ mod transport;
 use millrace_types::Time;
 
 use crate::app::Expectations;
+use crate::app::ranges::RangedFiles;
 use crate::defragment::{DefragmentCounters, Defragmenter, Outcome, Refused};
 use crate::detect::{self, Detector, Inspection, Ruleset};
 use crate::event::{Event, Events, FlowEnd, PacketSource, Subject, Tunnel};
@@ -37,6 +38,9 @@ const EXPIRED_AT_ONCE: usize = 64;
 /// The reserved share of a pool, for memory that ended flows leave to later ones, and for TCP data in order: one part
 /// in this many.
 const SPARE_PART: usize = 8;
+
+/// The share of the pool of parsers for files that come in ranges: one part in this many.
+const RANGED_FILES_PART: usize = 8;
 
 /// Number of buffers of ended streams that are kept for new streams, and the size limit of each in bytes.
 const BUFFERS: usize = 1024;
@@ -87,6 +91,8 @@ pub struct Engine {
     tcp: TcpSettings,
     detector: Detector,
     expectations: Expectations,
+    /// Files that come in ranges, over several connections.
+    ranged_files: RangedFiles,
     defragmenter: Defragmenter,
     flows: FlowTable,
     counters: Counters,
@@ -109,6 +115,7 @@ impl Engine {
             tcp: settings.tcp(),
             detector: Detector::new(settings.detect, settings.mode),
             expectations: Expectations::new(Seed(seed)),
+            ranged_files: RangedFiles::new(settings.parser_bytes / RANGED_FILES_PART, Seed(seed)),
             defragmenter: Defragmenter::new(settings.defragment(), Seed(seed)),
             flows: FlowTable::new(
                 settings.flows,
@@ -170,7 +177,7 @@ impl Engine {
 
     /// Returns the memory of parsers and detection in bytes.
     pub fn parser_memory(&self) -> usize {
-        self.parser_bytes
+        self.parser_bytes + self.ranged_files.size()
     }
 
     /// Inspects a frame and returns the decision about it.
@@ -258,6 +265,7 @@ impl Engine {
         self.defragmenter.clear();
         self.detector.clear();
         self.expectations.clear();
+        self.ranged_files.clear();
     }
 
     /// Counts a frame or packet that is not decoded.

@@ -141,6 +141,23 @@ const ATTACKS: &[(&str, Attack)] = &[
             bed.send(syn);
         }
     }),
+    ("ranges of files that are never whole", |bed, port| {
+        let mut talk = Talk::open(bed, port);
+        for number in 0..20 {
+            let request = format!(
+                "GET /{} HTTP/1.1\r\nHost: a\r\n\r\n",
+                number % 7 + 7 * u32::from(port)
+            );
+            talk.say(bed, true, request.as_bytes());
+            let (first, size) = (100_000 * (20 - number), 1 + 900 * (number % 3));
+            let head = format!(
+                "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {first}-{}/*\r\nContent-Length: {size}\r\n\r\n",
+                first + size - 1
+            );
+            talk.say(bed, false, head.as_bytes());
+            talk.say(bed, false, &vec![b'x'; size as usize]);
+        }
+    }),
     ("fragments that never end", |bed, port| {
         let whole = with_ident(&ip((HOST_A, HOST_B), IpProto(99), &[1; 64]), port);
         for at in 0..20 {
@@ -160,6 +177,7 @@ const RULES: &str = r#"
 drop http any any -> any any (msg:"attack"; http.uri; content:"/attack"; sid:1;)
 alert udp any any -> any any (msg:"a storm"; content:"storm"; threshold:type limit, track by_src, count 1, seconds 60; xbits:set,seen,track ip_src; sid:2;)
 alert http any any -> any any (msg:"a header"; http.header; content:"X-1"; sid:3;)
+alert http any any -> any any (msg:"a file"; file.data; content:"range"; sid:4;)
 "#;
 
 #[test]

@@ -41,6 +41,7 @@ mod mails;
 mod many_messages;
 mod nested_fragments;
 mod protocols;
+mod ranges;
 mod rates;
 mod records;
 mod repetition;

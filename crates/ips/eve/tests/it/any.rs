@@ -101,10 +101,10 @@ prop_compose! {
     fn file()(
         name in text(), size in any::<u64>(), state in select(vec![FileState::Open, FileState::Closed, FileState::Truncated]),
         has_gaps in any::<bool>(), magic in select(vec![None, Some("PDF document")]),
-        hashes in option::of(any::<([u8; 16], [u8; 20], [u8; 32])>()), is_stored in any::<bool>(),
+        hashes in option::of(any::<([u8; 16], [u8; 20], [u8; 32])>()), is_stored in any::<bool>(), is_joined in any::<bool>(),
     ) -> FileSummary {
         let hashes = hashes.map(|(md5, sha1, sha256)| FileHashes { md5, sha1, sha256 });
-        FileSummary { direction: Direction::ToClient, name, size, state, has_gaps, magic, hashes, is_stored }
+        FileSummary { direction: Direction::ToClient, name, size, state, has_gaps, magic, hashes, is_stored, is_joined }
     }
 }
 

@@ -8,6 +8,7 @@ use super::headers::Headers;
 use super::multipart::Multipart;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
+use crate::app::ranges::RangePart;
 use crate::app::transaction::{AppEvent, Transaction};
 use crate::flow::Direction;
 
@@ -26,6 +27,8 @@ pub(super) struct Body {
     limit: usize,
     /// True if no header declares the coding.
     is_guess: bool,
+    /// True if the body is a range of a file that is joined to others.
+    is_range: bool,
     /// Bytes after decoding.
     pub(super) length: u64,
 }
@@ -148,6 +151,15 @@ impl Body {
             transaction.files.push(settings.file(direction, file_name));
             file = Some(transaction.files.len() - 1);
         }
+        // The codings of a body are those of its file as a whole, so a range by itself has none that can be undone.
+        let range = headers
+            .value(b"content-range")
+            .filter(|_| settings.asks.ranges && direction == Direction::ToClient && codings.is_empty());
+        let range = range.and_then(|value| RangePart::new(value, file_name, settings));
+        let is_range = range.is_some();
+        if is_range {
+            transaction.range = range.map(Box::new);
+        }
         Body {
             direction,
             index,
@@ -156,6 +168,7 @@ impl Body {
             multipart: multipart.map(Box::new),
             limit,
             is_guess,
+            is_range,
             length: 0,
         }
     }
@@ -185,6 +198,9 @@ impl Body {
         if let Some(file) = self.file.and_then(|file| transaction.files.get_mut(file)) {
             file.update(bytes);
         }
+        if let Some(range) = transaction.range.as_mut().filter(|_| self.is_range) {
+            range.add(bytes);
+        }
         if let Some(multipart) = &mut self.multipart {
             multipart.data(bytes, transaction, self.direction, settings);
         }
@@ -195,6 +211,14 @@ impl Body {
         if let Some(file) = self.file.and_then(|file| transaction.files.get_mut(file)) {
             file.gap(size);
         }
+        self.end_range(transaction);
+    }
+
+    /// Notes that no further byte can be joined to the file of which the body is a range.
+    fn end_range(&self, transaction: &mut Transaction) {
+        if let Some(range) = transaction.range.as_mut().filter(|_| self.is_range) {
+            range.end();
+        }
     }
 
     /// Ends the body.
@@ -203,6 +227,7 @@ impl Body {
         if let Some(file) = self.file.and_then(|file| transaction.files.get_mut(file)) {
             file.close(is_complete);
         }
+        self.end_range(transaction);
         if let Some(multipart) = &mut self.multipart {
             multipart.end(transaction);
         }

@@ -48,6 +48,8 @@ pub struct Transactions {
     pub(in crate::app) has_lost: bool,
     /// True once a stream of HTTP/2 has carried a message of DNS.
     pub(in crate::app) carries_dns: bool,
+    /// True once a response carries a range of a file that is joined to others.
+    pub(crate) has_ranges: bool,
     /// The [`Direction::index`] of the bytes that are being parsed.
     pub(in crate::app) side: usize,
     /// The size of all transactions, once there are at least [`SIZED`].
@@ -91,7 +93,7 @@ impl Transactions {
         self.events.clear();
         self.sizes = None;
         (self.next, self.evicted, self.evicted_to, self.has_lost) = (0, 0, 0, false);
-        self.carries_dns = false;
+        (self.carries_dns, self.has_ranges) = (false, false);
     }
 
     /// Frees all transactions.

@@ -19,6 +19,7 @@ use super::frames::FrameView;
 use super::record::Record;
 use super::text::{Piece, Span};
 use crate::app::heap::{Heap, heap};
+use crate::app::ranges::RangePart;
 use crate::detect;
 use crate::flow::Direction;
 
@@ -113,6 +114,8 @@ pub struct Transaction {
     pub(crate) is_new: [bool; 2],
     /// True if a rule disabled the records of the transaction.
     pub(crate) is_unlogged: bool,
+    /// The range of a file that the response carries, if it is joined to others.
+    pub(crate) range: Option<Box<RangePart>>,
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
     /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
@@ -153,6 +156,7 @@ impl Transaction {
             frame: None,
             is_new: [false; 2],
             is_unlogged: false,
+            range: None,
             has_new_trailer: [false; 2],
             version: 1,
             replaced: [0; 2],
@@ -244,9 +248,17 @@ impl Transaction {
         let stored = self.index_ranges[direction.index()].of(buffer, &self.stored);
         stored.iter().filter(is_it).filter_map(|stored| {
             let bytes = stored.bytes.of(&self.text);
+            let offset = self.range.as_ref().map_or(0, |range| {
+                let is_it = |index: usize| {
+                    self.stored
+                        .get(index)
+                        .is_some_and(|placed| core::ptr::eq(placed, stored))
+                };
+                range.offset_of(is_it)
+            });
             (stored.is_complete || bytes.len() >= stored.minimum).then_some(BufferView {
                 bytes,
-                offset: 0,
+                offset,
                 is_complete: stored.is_complete,
                 is_big_endian: stored.is_big_endian,
             })
@@ -276,6 +288,7 @@ impl Transaction {
             let buffers = self.stored.heap() + self.text.heap();
             let numbers = self.numbers.capacity() * size_of::<(NumberField, Direction, u64)>();
             let heap = buffers + numbers + self.events.heap() + self.files.heap() + self.record.heap();
+            let heap = heap + self.range.heap();
             self.charged = (self.version, heap);
         }
         self.charged.1 + self.detect.heap()

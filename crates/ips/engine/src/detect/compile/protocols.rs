@@ -248,19 +248,26 @@ pub(super) fn asks(rules: &[Rule]) -> Asks {
             match test.buffer {
                 Buffer::EmailUrl | Buffer::EmailBodyMd5 => asks.mail_bodies = true,
                 Buffer::Http2Header => asks.http2_headers = true,
+                Buffer::FileData | Buffer::FileMagic => asks.ranges = true,
                 buffer => asks.sdp |= (Buffer::SdpOrigin..=Buffer::SdpMediaEncryptionKey).contains(&buffer),
             }
         }
         for test in &rule.app {
             match test {
                 AppTest::Number(NumberField::SmbVersion, ..) => asks.smb_versions = true,
+                AppTest::Number(NumberField::FileSize, ..) => asks.ranges = true,
                 AppTest::Number(field, ..) => {
                     asks.http2_frames |=
                         (NumberField::Http2FrameType..=NumberField::Http2Setting).contains(field);
                 }
+                AppTest::Digest { .. } => asks.ranges = true,
+                AppTest::Field(field, _) => {
+                    asks.ranges |= matches!(field, TextField::FileStore | TextField::FileMagicText);
+                }
                 _ => {}
             }
         }
+        asks.ranges |= rule.store.is_some();
     }
     asks
 }

@@ -2,7 +2,7 @@
 
 use super::{Case, Message, client, server};
 
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
@@ -13,13 +13,13 @@ const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
 /// Returns a frame (RFC 9113, section 4.1).
-pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let size = (payload.len() as u32).to_be_bytes();
     [&size[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// Returns a header block of literal fields that enter no table (RFC 7541, section 6.2.2).
-pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
         out.push(0);

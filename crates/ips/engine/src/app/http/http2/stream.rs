@@ -311,6 +311,7 @@ impl Streams {
             }
         };
         body.write(transaction, bytes, &settings);
+        let has_range = transaction.range.is_some();
         if let Some(message) = &mut side.dns {
             match message.len() + bytes.len() <= DNS_SIZE {
                 true => message.extend_from_slice(bytes),
@@ -323,6 +324,7 @@ impl Streams {
                 }
             }
         }
+        out.has_ranges |= has_range;
     }
 
     /// Records lost bytes of a direction.

@@ -13,6 +13,7 @@ use crate::app::http::readings::{Framing, Kind, framed};
 use crate::app::http::request::is_http_11;
 use crate::app::http::step::Step;
 use crate::app::parameter::file_names;
+use crate::app::ranges::ContentRange;
 use crate::app::transaction::{Progress, Transactions};
 use millrace_ips_rules::buffers::Buffer;
 
@@ -209,7 +210,7 @@ impl ResponseSide {
         if self
             .headers
             .value(b"content-range")
-            .is_some_and(|value| !is_range(value))
+            .is_some_and(|value| ContentRange::parse(value).is_none())
         {
             transaction.raise("http.range_invalid");
         }
@@ -229,6 +230,8 @@ impl ResponseSide {
         for other in names.into_iter().skip(1) {
             transaction.publish(Buffer::FileName, SIDE, other);
         }
+        let has_range = transaction.range.is_some();
+        out.has_ranges |= has_range;
     }
 
     /// Passes bytes to the body.
@@ -287,26 +290,6 @@ fn begins_response(data: &[u8]) -> Option<bool> {
         true if head.len() < VERSION.len() => None,
         is_begin => Some(is_begin),
     }
-}
-
-/// Returns true if a Content-Range has the form of RFC 9110, section 14.4.
-fn is_range(value: &[u8]) -> bool {
-    let number = |text: &str| text.parse::<u64>().ok();
-    let parse = || {
-        let range = core::str::from_utf8(value).ok()?.trim().strip_prefix("bytes ")?;
-        let (range, size) = range.trim().split_once('/')?;
-        let size = match size {
-            "*" => u64::MAX,
-            size => number(size)?,
-        };
-        if range == "*" {
-            return (size != u64::MAX).then_some(());
-        }
-        let (first, last) = range.split_once('-')?;
-        let (first, last) = (number(first)?, number(last)?);
-        (first <= last && last < size).then_some(())
-    };
-    parse().is_some()
 }
 
 /// The first bytes of a response.
