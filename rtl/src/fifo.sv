@@ -19,15 +19,33 @@ module fifo_lut #(
     output wire [WIDTH-1:0]    head,
     output wire                empty,
     output wire [DEPTH_LOG2:0] count  // words inside, 0 to 2^DEPTH_LOG2
+`ifdef PROOF_CONTENTS
+    , output wire [(WIDTH << DEPTH_LOG2)-1:0] entries  // the words from the head on; the first `count` are inside
+`endif
 );
     reg [DEPTH_LOG2:0] tail_at, head_at;
     assign count = tail_at - head_at;
     assign full = count[DEPTH_LOG2];
     assign empty = count == 0;
+`ifdef PROOF_CONTENTS
+    wire [(WIDTH << DEPTH_LOG2)-1:0] contents;
+`endif
     mem_lut #(.WIDTH(WIDTH), .DEPTH_LOG2(DEPTH_LOG2)) store (
         .clk(clk), .write(push && !full), .write_at(tail_at[DEPTH_LOG2-1:0]), .write_data(push_data),
         .read_at(head_at[DEPTH_LOG2-1:0]), .read_data(head)
+`ifdef PROOF_CONTENTS
+        , .contents(contents)
+`endif
     );
+`ifdef PROOF_CONTENTS
+    genvar entry;
+    generate
+        for (entry = 0; entry < 1 << DEPTH_LOG2; entry = entry + 1) begin : g_entry
+            wire [DEPTH_LOG2-1:0] entry_at = head_at + entry;
+            assign entries[WIDTH * entry +: WIDTH] = contents[WIDTH * entry_at +: WIDTH];
+        end
+    endgenerate
+`endif
     always @(posedge clk) begin
         if (reset) begin
             tail_at <= 0;

@@ -24,7 +24,20 @@ module mem_lut #(
 `ifdef PROOF_CONTENTS
     , output wire [(WIDTH << DEPTH_LOG2)-1:0] contents  // for invariants over all words
 `endif
+`ifdef PROOF_WATCHED
+    , output wire [DEPTH_LOG2-1:0] watched_at, output wire [WIDTH-1:0] watched
+`endif
 );
+`ifdef PROOF_WATCHED
+    // One word, any one, is kept; the others read as anything. A proof about that word is one about each.
+    (* anyconst *) wire [DEPTH_LOG2-1:0] some_at;
+    (* anyseq *) wire [WIDTH-1:0] any_word;
+    reg [WIDTH-1:0] word;
+    always @(posedge clk) if (write && write_at == some_at) word <= write_data;
+    assign read_data = read_at == some_at ? word : any_word;
+    assign watched_at = some_at;
+    assign watched = word;
+`else
     (* ram_style = "distributed", syn_ramstyle = "distributed" *)
     reg [WIDTH-1:0] words [0:(1 << DEPTH_LOG2) - 1];
     always @(posedge clk) if (write) words[write_at] <= write_data;
@@ -41,6 +54,7 @@ module mem_lut #(
             assign contents[WIDTH * word +: WIDTH] = words[word];
         end
     endgenerate
+`endif
 `endif
 endmodule
 

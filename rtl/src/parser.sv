@@ -42,6 +42,16 @@ module parser #(
     // A command is next.
     output wire             command_next,
     input  wire             command_done
+`ifdef PROOF_CONTENTS
+    // What formal/order.sv speaks of.
+    , output wire [(10 << ORDER_LOG2)-1:0] proof_entries,
+    output wire [ORDER_LOG2:0] proof_count,
+    output wire             proof_loading,
+    output wire [2:0]       proof_target, proof_turn,
+    output wire [ENGINES-1:0] proof_free,
+    output wire [2*ENGINES-1:0] proof_load_slots,
+    output wire [4*ENGINES-1:0] proof_busy, proof_done, proof_followed
+`endif
 );
     // ---- Loader ----
     localparam ROWS_PER_BEAT = WIDTH == 512 ? 2 : 1;
@@ -121,11 +131,15 @@ module parser #(
     wire [1:0] order_slot;
     wire [3:0] order_port;
     wire order_pop;
+    wire [ORDER_LOG2:0] order_count;
     wire [1:0] chosen_slot = load_slots[2 * chosen +: 2];
     fifo_lut #(.WIDTH(10), .DEPTH_LOG2(ORDER_LOG2)) order (
         .clk(clk), .reset(reset), .push(take_marker || begin_load),
         .push_data({take_marker, chosen, chosen_slot, head_port}), .full(order_full),
-        .pop(order_pop), .head({order_command, order_engine, order_slot, order_port}), .empty(order_empty), .count()
+        .pop(order_pop), .head({order_command, order_engine, order_slot, order_port}), .empty(order_empty), .count(order_count)
+`ifdef PROOF_CONTENTS
+        , .entries(proof_entries)
+`endif
     );
 
     // ---- Engines and collector ----
@@ -143,6 +157,9 @@ module parser #(
                 .done(done[4 * e +: 4]), .release_slot(result_take && order_engine == e), .result_slot(order_slot),
                 .ethernet(ethernets[96 * e +: 96]), .addresses(addresses[256 * e +: 256]), .ends(ends[256 * e +: 256]),
                 .tail(tails[TAIL * e +: TAIL])
+`ifdef PROOF_CONTENTS
+                , .busy(proof_busy[4 * e +: 4]), .followed(proof_followed[4 * e +: 4])
+`endif
             );
         end
     endgenerate
@@ -156,5 +173,14 @@ module parser #(
     assign end_pop = result_take;
     assign command_next = !order_empty && order_command;
     assign order_pop = result_take || command_done;
+`ifdef PROOF_CONTENTS
+    assign proof_count = order_count;
+    assign proof_loading = loading;
+    assign proof_target = target;
+    assign proof_turn = turn;
+    assign proof_free = free;
+    assign proof_load_slots = load_slots;
+    assign proof_done = done;
+`endif
 endmodule
 `default_nettype wire

@@ -39,8 +39,11 @@ module ternary_table #(
     wire [RULES-1:0] selected = {{RULES-1{1'b0}}, 1'b1} << write_rule;
 
     wire [4*FOURS*RULES-1:0] words;
-`ifdef PROOF_CONTENTS
-    wire [64*FOURS*RULES-1:0] contents;
+`ifdef PROOF_WATCHED
+    wire [RULES_LOG2-1:0] rule_watched;
+    wire [KEY-1:0] key_watched;
+    wire [4*FOURS-1:0] column_watched;
+    wire [42:0] action_watched;
 `endif
     genvar group;
     generate
@@ -48,14 +51,20 @@ module ternary_table #(
             wire [3:0] value = write_value[4 * group +: 4];
             wire [3:0] mask = write_mask[4 * group +: 4];
             wire accepts = ((word_at ^ value) & mask) == 0;
+`ifdef PROOF_WATCHED
+            wire [RULES-1:0] watched_word;
+`endif
             wire [RULES-1:0] old = words[RULES * group +: RULES];
             mem_lut #(.WIDTH(RULES), .DEPTH_LOG2(4)) rules (
                 .clk(clk), .write(busy), .write_at(word_at), .write_data(accepts ? old | selected : old & ~selected),
                 .read_at(busy ? word_at : key[4 * group +: 4]), .read_data(words[RULES * group +: RULES])
-`ifdef PROOF_CONTENTS
-                , .contents(contents[16 * RULES * group +: 16 * RULES])
+`ifdef PROOF_WATCHED
+                , .watched_at(key_watched[4 * group +: 4]), .watched(watched_word)
 `endif
             );
+`ifdef PROOF_WATCHED
+            assign column_watched[group] = watched_word[rule_watched];
+`endif
         end
     endgenerate
 
@@ -65,14 +74,11 @@ module ternary_table #(
     reg [RULES_LOG2-1:0] lowest;
     reg any;
     wire [42:0] lowest_action;
-`ifdef PROOF_CONTENTS
-    wire [43*RULES-1:0] all_actions;
-`endif
     mem_lut #(.WIDTH(43), .DEPTH_LOG2(RULES_LOG2)) actions (
         .clk(clk), .write(write), .write_at(write_rule), .write_data(write_action),
         .read_at(lowest), .read_data(lowest_action)
-`ifdef PROOF_CONTENTS
-        , .contents(all_actions)
+`ifdef PROOF_WATCHED
+        , .watched_at(rule_watched), .watched(action_watched)
 `endif
     );
     integer i;
@@ -111,75 +117,57 @@ module ternary_table #(
         end
     end
 
-`ifdef PROOF_CONTENTS
-    // The rules as a list, and what a lookup of it finds. The memories agree with the list in each word that was written.
-    reg [KEY*RULES-1:0] values, masks;
-    reg [RULES_LOG2-1:0] held_rule;
-    always @(posedge clk) if (write) held_rule <= write_rule;
-    reg [3:0] under_way;
-    integer p;
+`ifdef PROOF_WATCHED
+    // One rule and one key are watched, any of them: the word that each memory keeps is that of the key's group. What the rule
+    // was written with is kept beside the memories; they agree with it in each word that was written.
+    wire [RULES_LOG2-1:0] rule = rule_watched;
+    reg [KEY-1:0] value_kept, mask_kept;
+    reg [42:0] action_kept;
+    reg [RULES_LOG2-1:0] held_rule, lowest_was;
+    reg [3:0] under_way, follows;
+    reg [4:0] age;               // cycles since the last write; 16 is more
+    reg exists;                  // the rule was written, and neither cleared nor begun to be written since
     always @(posedge clk) begin
         under_way <= reset ? 4'd0 : {under_way[2:0], start};
-        if (write) begin
-            values[KEY * write_rule +: KEY] <= write_value;
-            masks[KEY * write_rule +: KEY] <= write_mask;
+        follows <= reset ? 4'd0 : {follows[2:0], start && key == key_watched};
+        lowest_was <= lowest;
+        age <= reset ? 5'd16 : write ? 5'd0 : age == 16 ? 5'd16 : age + 1'b1;
+        if (reset || ((write || clear) && write_rule == rule)) exists <= 1'b0;
+        else if (age == 15 && held_rule == rule) exists <= 1'b1;
+        if (write) held_rule <= write_rule;
+        if (write && write_rule == rule) begin
+            value_kept <= write_value;
+            mask_kept <= write_mask;
+            action_kept <= write_action;
         end
     end
-    // Words of the memories that were written and disagree with the list.
-    wire [64*FOURS*RULES-1:0] wrong_words;
-    genvar wp, wq, ww;
-    generate
-        for (wp = 0; wp < RULES; wp = wp + 1) begin : g_wrong_rule
-            wire is_written = busy && held_rule == wp;
-            for (wq = 0; wq < 4 * FOURS; wq = wq + 1) begin : g_wrong_group
-                wire [3:0] v = values[KEY * wp + 4 * wq +: 4];
-                wire [3:0] m = masks[KEY * wp + 4 * wq +: 4];
-                for (ww = 0; ww < 16; ww = ww + 1) begin : g_wrong_word
-                    wire [3:0] word = ww;
-                    assign wrong_words[64 * FOURS * wp + 16 * wq + ww] = (valid[wp] || (is_written && word < word_at))
-                        && contents[16 * RULES * wq + RULES * ww + wp] != (((word ^ v) & m) == 4'd0);
-                end
-            end
+    wire matches = exists && ((key_watched ^ value_kept) & mask_kept) == 0;
+    integer p;
+    always @* if (!reset) begin
+        assume (!(write && clear) && !((write || clear) && (busy || start || under_way != 0)) && !(start && busy));
+        // The user holds rule, value and mask.
+        if (busy) begin
+            assume (write_rule == held_rule);
+            if (held_rule == rule) assume (write_value == value_kept && write_mask == mask_kept);
+            assert (!valid[held_rule] && under_way == 0 && {1'b0, word_at} == age);
         end
-    endgenerate
-    reg [KEY-1:0] key_1, key_2, key_3, key_4;
-    always @(posedge clk) begin
-        key_1 <= key; key_2 <= key_1; key_3 <= key_2; key_4 <= key_3;
-    end
-    // Bit by bit, so that the expectation of each stage is a condition over the list.
-    reg [RULES-1:0] stage_1, stage_2, stage_4;
-    function [RULES-1:0] found(input [KEY-1:0] searched);
-        for (p = 0; p < RULES; p = p + 1)
-            found[p] = valid[p] && ((searched ^ values[KEY * p +: KEY]) & masks[KEY * p +: KEY]) == 0;
-    endfunction
-    always @* begin
-        stage_1 = found(key_1);
-        stage_2 = found(key_2);
-        stage_4 = found(key_4);
-        if (!reset) begin
-            assume (!(write && clear) && !((write || clear) && (busy || start || under_way != 0)) && !(start && busy));
-            // The user holds rule, value and mask.
-            if (busy) begin
-                assume (write_value == values[KEY * write_rule +: KEY]);
-                assume (write_mask == masks[KEY * write_rule +: KEY]);
-                assert (!valid[write_rule] && under_way == 0);
-                assume (write_rule == held_rule);
-            end
-            assert (!(|wrong_words));
-            assert (walk == under_way[2:0]);
-            assert (done == under_way[3]);
-            if (under_way[0]) assert ((all & valid) == stage_1);
-            if (under_way[1]) assert (matched == stage_2);
-            if (under_way[2]) begin
-                assert (any == |found(key_3));
-                if (any) assert (found(key_3) >> lowest & 1'b1);
-                if (any) assert ((found(key_3) & ((1 << lowest) - 1)) == 0);
-            end
-            if (done) begin
-                assert (hit == |stage_4);
-                for (p = RULES - 1; p >= 0; p = p - 1)
-                    if (stage_4[p] && (stage_4 & ((1 << p) - 1)) == 0) assert (action == all_actions[43 * p +: 43]);
-            end
+        assert (age <= 16 && busy == (age < 16) && valid[rule] == exists);
+        for (p = 0; p < 4 * FOURS; p = p + 1)
+            if (valid[rule] || (busy && held_rule == rule && key_watched[4 * p +: 4] < word_at))
+                assert (column_watched[p] == (((key_watched[4 * p +: 4] ^ value_kept[4 * p +: 4]) & mask_kept[4 * p +: 4]) == 0));
+        if (valid[rule] || (busy && held_rule == rule)) assert (action_watched == action_kept);
+        assert (walk == under_way[2:0] && done == under_way[3] && (follows & ~under_way) == 0);
+        if (follows[0]) assert (all[rule] == matches);
+        if (follows[1]) assert (matched[rule] == matches);
+        if (follows[2]) begin
+            if (matches) assert (any && lowest <= rule);
+            if (any && lowest == rule) assert (matches);
+        end
+        // The guarantee: a rule that matches is the one that decides, or one below it does.
+        if (follows[3]) begin
+            assert (done);
+            if (matches) assert (hit && lowest_was <= rule);
+            if (hit && lowest_was == rule) assert (matches && action == action_kept);
         end
     end
 `endif
