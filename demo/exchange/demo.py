@@ -115,6 +115,9 @@ class Demo:
         waive_quarantine(self.exchange, "the exchange's own port", [f"{self.host.name}-lan"])
         if self.quarantine:
             self.sites.on(castor, "ip", "link", "set", "lan", "address", WRONG_MAC)
+            # An end whose last frames were right, and that is silent then, passes: Castor is heard also while its router starts.
+            asking = subprocess.Popen(["ip", "netns", "exec", castor.name, "ping", "-q", self.sites.members[0].v4], stdout=subprocess.DEVNULL)
+            self.stack.callback(end, asking)
         else:
             waive_quarantine(self.exchange, "routers of the demo")
             self.exchange.wait_in_sync()
@@ -124,6 +127,7 @@ class Demo:
             for member in self.sites.members]
         if self.quarantine:
             self.pass_quarantine(castor)
+            end(asking)
         started = time.monotonic()
         sessions = wait_established(self.routers)
         took = time.monotonic() - started
@@ -274,7 +278,11 @@ class Demo:
         """Breaks the trunk under a stream; returns the gap in milliseconds, and the frames that were lost and repeated."""
         with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=FORTH) as sender:
             receiver.wait_first(FORTH)
+            wires = (self.sites.wires["north"], self.sites.wires["south"])
+            before = [wire.carried() for wire in wires]
             time.sleep(self.calm / 4)
+            north, south = (wire.carried() - count for wire, count in zip(wires, before))
+            hold(north > south, f"the path is on the other trunk: {north} frames came over north, and {south} over south")
             break_it()
             time.sleep(max(0.75, 0.75 * self.calm))
             sent = sender.end()["sent"]
@@ -284,7 +292,6 @@ class Demo:
     def break_trunk(self, name, break_it, mend_it):
         """Breaks the trunk under a stream, mends it under another one, and returns the gap in milliseconds."""
         gap_ms, lost, repeated = self.gap(break_it)
-        hold(gap_ms > 0, "no frame was lost: the path was on the other trunk")
         wait_for("the engine reports the trunk", lambda: ("north", "down") in {
             (trunk["name"], trunk["state"]) for trunk in self.exchange.ask("status")["trunks"]})
         with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=BACK) as sender:

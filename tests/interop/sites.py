@@ -104,6 +104,10 @@ class Wire:
         for link in (f"{self.name}-a", f"{self.name}-b", self.name):
             run("ip", "link", "del", link, check=False)
 
+    def carried(self):
+        """Returns the number of frames that have come from the first end."""
+        return int(pathlib.Path(f"/sys/class/net/{self.name}-ta/statistics/rx_packets").read_text())
+
     def cut(self):
         """Takes the carrier away from both ends."""
         ip_batch(f"link set {self.name}-ta down", f"link set {self.name}-tb down")
