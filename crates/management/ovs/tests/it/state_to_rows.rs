@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_ovs::{BridgeState, ChannelState, PortState, State, TunnelState, Written};
+use millrace_ovs::{BridgeState, ChannelState, PortState, State, TunnelEgress, TunnelState, Written};
 use millrace_ovsdb::Operation;
 use serde_json::{Value as Json, json};
 
@@ -148,7 +148,10 @@ fn a_tunnel_that_the_machine_routes_shows_its_way_or_why_there_is_none() {
     let mut state = running(&["br0", "vx1"]);
     for (egress, problem, shown) in [
         (
-            Some(("br-phy".to_owned(), true)),
+            Some(TunnelEgress {
+                interface: "br-phy".to_owned(),
+                has_carrier: true,
+            }),
             None,
             json!([
                 ["tunnel_egress_iface", "br-phy"],
@@ -156,7 +159,10 @@ fn a_tunnel_that_the_machine_routes_shows_its_way_or_why_there_is_none() {
             ]),
         ),
         (
-            Some(("eth9".to_owned(), false)),
+            Some(TunnelEgress {
+                interface: "eth9".to_owned(),
+                has_carrier: false,
+            }),
             Some("eth9 is no port".to_owned()),
             json!([
                 ["tunnel_egress_iface", "eth9"],

@@ -155,6 +155,7 @@ fn events() -> Vec<Event> {
             sha256: [3; 32],
         }),
         is_stored: true,
+        is_joined: true,
     };
     let alert = Alert {
         subject: subject(),
