@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use millrace_types::Time;
 
-use super::{BESIDE, keep_last};
+use super::beside::{BESIDE, keep_last};
 use crate::app::file::File;
 use crate::app::heap::Heap;
 use crate::app::open_files::HELD_SIZE;
@@ -94,7 +94,7 @@ impl RangedFile {
         self.file.update(bytes);
         let room = self.limit.saturating_sub(self.head.len()).min(bytes.len());
         self.head.extend_from_slice(&bytes[..room]);
-        keep_last(&mut self.tail, bytes, BESIDE);
+        keep_last(&mut self.tail, bytes);
     }
 
     /// Takes the bytes that waited for those before them.

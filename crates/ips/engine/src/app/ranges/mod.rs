@@ -10,6 +10,7 @@
 //! their place, or another size of the file, begin the file again. The bytes of a range are inspected as the body of their response,
 //! too; what is joined adds only the places where two ranges meet, and the file as a whole.
 
+mod beside;
 mod file;
 mod part;
 
@@ -23,12 +24,10 @@ use super::AppSettings;
 use super::transaction::{Transaction, Transactions};
 use crate::flow::{Direction, FlowKey};
 use crate::hash::Seed;
+use beside::BESIDE;
 use file::RangedFile;
 pub(in crate::app) use part::ContentRange;
 pub(crate) use part::RangePart;
-
-/// Bytes before and behind a range that are inspected with it.
-const BESIDE: usize = 1024;
 
 /// Time without bytes after which a file is forgotten: that of Suricata's documentation for its setting `byterange`.
 const IDLE: Duration = Duration::from_secs(60);
@@ -234,14 +233,6 @@ fn end(part: &mut RangePart, behind: &[u8], transaction: &mut Transaction) {
     if let Some((index, _)) = begin {
         transaction.close(index);
     }
-}
-
-/// Adds bytes to the last ones of a sequence, of which at most `most` are kept.
-fn keep_last(kept: &mut Vec<u8>, bytes: &[u8], most: usize) {
-    let new = &bytes[bytes.len().saturating_sub(most)..];
-    let surplus = (kept.len() + new.len()).saturating_sub(most);
-    kept.drain(..surplus);
-    kept.extend_from_slice(new);
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The range of a file that a response carries.
 
-use super::BESIDE;
+use super::beside::keep_last;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
 
@@ -57,7 +57,7 @@ pub(crate) struct RangePart {
     pub(super) limit: usize,
     /// Offset of the next byte that is joined to the file.
     pub(super) next: u64,
-    /// The last joined bytes of the range, at most [`BESIDE`].
+    /// The last joined bytes of the range, at most [`BESIDE`](super::beside::BESIDE).
     pub(super) tail: Vec<u8>,
     /// The number of the file to which the bytes were joined.
     pub(super) file: Option<u64>,
@@ -125,7 +125,7 @@ impl RangePart {
         let bytes = core::mem::take(&mut self.fresh);
         let offset = self.next;
         self.next += bytes.len() as u64;
-        super::keep_last(&mut self.tail, &bytes, BESIDE);
+        keep_last(&mut self.tail, &bytes);
         (offset, bytes)
     }
 
