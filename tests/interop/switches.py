@@ -48,6 +48,19 @@ def end(process):
         process.wait(timeout=60)
 
 
+def pause(process):
+    """Stops a process with SIGSTOP, and returns when none of its threads runs: until then, it still acts."""
+    def is_stopped(task):
+        try:
+            return (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+        except (FileNotFoundError, ProcessLookupError):
+            return True  # the thread has ended
+
+    process.send_signal(signal.SIGSTOP)
+    tasks = pathlib.Path(f"/proc/{process.pid}/task")
+    wait_for("all threads have stopped", lambda: all(map(is_stopped, tasks.iterdir())))
+
+
 def threads_of(pid):
     """Returns the name, state and kernel stack of each thread of a process, for a message about one that hangs."""
     found = []

@@ -18,7 +18,7 @@ import namespaces
 import postgres
 from engine_pair import PAIRS, Pair
 from exchange import Control
-from switches import wait_for
+from switches import pause, wait_for
 from test_exchange import frame, passes, socket_on
 
 pytestmark = [
@@ -85,7 +85,7 @@ def test_the_leader_dies_and_another_one_sleeps_and_no_frame_notices(pair):
     for sleep in range(SLEEPS):
         epoch = pair.epoch()
         slept = time.monotonic()
-        leader.process.send_signal(signal.SIGSTOP)
+        pause(leader.process)
         # An order that reaches the sleeping leader, which will find it when it wakes.
         waiting = Control(leader.socket)
         waiting.socket.sendall(

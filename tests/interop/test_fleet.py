@@ -14,7 +14,7 @@ import namespaces
 from certificates import Authority
 from etcd import Etcd, Follower, bridge, master, tables
 from streams import Receiver, Sender
-from switches import TARGET, run, wait_for
+from switches import TARGET, pause, run, wait_for
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="interfaces need root"),
@@ -120,7 +120,7 @@ def test_what_a_lost_master_wrote_and_a_second_switch_of_one_name_are_fenced(tmp
         leader = wait_for("a master", lambda: etcd.ctl("get", "--print-value-only", "/millrace/leader").strip())
         follower.fleet("push", "sw1", follower.file(tables(2000)))
         old = follower.document()
-        paused.send_signal(signal.SIGSTOP)
+        pause(paused)
         # Its lease ends, here at once; another one takes its place, and writes with a higher epoch.
         etcd.ctl("del", "/millrace/leader")
         follower.fleet("push", "sw1", follower.file(tables(3000)))
@@ -293,7 +293,7 @@ def test_the_switch_forwards_without_etcd_and_converges_afterwards(tmp_path):
                 # A member dies, another one hangs; two of three are enough, and one is not.
                 etcd.members[0].stop()
                 follower.fleet("push", "sw1", follower.file(tables(2000)))
-                etcd.members[1].process.send_signal(signal.SIGSTOP)
+                pause(etcd.members[1].process)
                 wait_for("the log says so", lambda: "the switch keeps its configuration" in follower.agent.log.read_text())
                 # The agent dies meanwhile, and comes back to nobody.
                 follower.agent.stop(signal.SIGKILL)
