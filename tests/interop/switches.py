@@ -1,6 +1,5 @@
 """Starts and stops switches: `millraced`, without DPDK and without root, and a private Open vSwitch."""
 
-import contextlib
 import os
 import pathlib
 import signal
@@ -16,8 +15,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("MILLRACE_TARGET", ROOT / "target" / "debug"))
 # The time in s for a switch to stop on a busy machine: the kernel removes an interface in a namespace within seconds.
 STOP_BOUND = 60
-# The beginnings of commands of ovs-ofctl that change nothing, and how often one is tried that gets no reply.
-OFCTL_READS, OFCTL_ATTEMPTS = ("dump-", "show", "queue-", "get-", "meter-"), 4
 
 
 def wait_for(what, condition, bound=60.0):
@@ -149,10 +146,6 @@ def opened(folder):
     return folder
 
 
-class EchoInstead(Exception):
-    """An echo request came in the place of the reply."""
-
-
 class Millrace:
     """A `millraced` with one bridge `br0`; without DPDK by default."""
 
@@ -242,20 +235,8 @@ class Millrace:
         self.stop()
 
     def ofctl(self, command, *arguments, **kwargs):
-        """Returns the output of `ovs-ofctl`, which takes an echo request with the xid of its own request for the reply, and fails. The
-        switch asks one that a busy machine has not run for seconds; what only reads is then asked again."""
-        for _ in range(OFCTL_ATTEMPTS):
-            with contextlib.suppress(EchoInstead):
-                return self._ofctl(command, *arguments, **kwargs)
+        """Returns the output of `ovs-ofctl`."""
         return run("ovs-ofctl", "-O", "OpenFlow13", command, self.target, *arguments, **kwargs)
-
-    def _ofctl(self, command, *arguments, **kwargs):
-        try:
-            return run("ovs-ofctl", "-O", "OpenFlow13", command, self.target, *arguments, **kwargs)
-        except AssertionError as error:
-            if command.startswith(OFCTL_READS) and "OFPT_ECHO_REQUEST" in str(error):
-                raise EchoInstead from error
-            raise
 
     def ofctl_errors(self, command, *arguments):
         """Returns the error message of `ovs-ofctl`."""
