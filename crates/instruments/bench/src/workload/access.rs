@@ -6,11 +6,12 @@ use std::fmt::Write as _;
 
 use millrace_types::Mac;
 
-use super::Sink;
 use super::header::{Header, SOURCE};
+use super::parts::Parts;
+use super::rule::{OFPVID_PRESENT, Sink};
 use crate::random::Random;
 
-const VLAN: u16 = 100;
+const VLAN: usize = 100;
 
 /// The number of flow entries that do not depend on the number of hosts.
 const COMMON: usize = 2;
@@ -26,13 +27,13 @@ fn mac(host: usize) -> Mac {
     Mac([0x02, 0, 0x50, a, b, c])
 }
 
-/// Returns lines for `ovs-ofctl add-flows`, packets, and the share of each sink.
-pub(super) fn access(hosts: usize, flows: usize, random: &mut Random) -> (String, Vec<Header>, [f64; 2]) {
+/// Returns the entries for `hosts` hosts, and packets of `flows` flows to them.
+pub(super) fn access(hosts: usize, flows: usize, random: &mut Random) -> Parts {
     let mut lines = format!(
         "table=0,priority=1,in_port=1,vlan_tci=0x0000/0x1fff,actions=push_vlan:0x8100,\
          set_field:{}->vlan_vid,goto_table:1\n\
          table=1,priority=1,in_port=1,dl_vlan={VLAN},dl_src={SOURCE},actions=goto_table:2\n",
-        0x1000 | VLAN
+        OFPVID_PRESENT | VLAN
     );
     for host in 0..hosts {
         let (mac, port) = (mac(host), Sink::alternate(host).port());
@@ -50,16 +51,15 @@ pub(super) fn access(hosts: usize, flows: usize, random: &mut Random) -> (String
             sent[host % 2] += 1.0;
             Header {
                 eth_dst: mac(host),
-                ..Header::udp(
-                    0x0a00_0000 | random.word32() >> 8,
-                    0xc0a8_0000 | random.word32() >> 16,
-                    1024 + random.word16() % 60_000,
-                    random.word16(),
-                )
+                ..Header::of_client(random)
             }
         })
         .collect();
-    (lines, headers, sent.map(|sent| sent / flows.max(1) as f64))
+    Parts {
+        lines,
+        headers,
+        shares: sent.map(|sent| sent / flows.max(1) as f64),
+    }
 }
 
 #[cfg(test)]
@@ -68,7 +68,11 @@ mod tests {
 
     #[test]
     fn every_packet_goes_to_a_host_that_has_its_entries() {
-        let (lines, headers, shares) = access(10, 300, &mut Random::new(1));
+        let Parts {
+            lines,
+            headers,
+            shares,
+        } = access(10, 300, &mut Random::new(1));
         assert_eq!(lines.lines().count(), rules_len(10));
         for header in &headers {
             let entry = format!("table=2,priority=1,dl_vlan={VLAN},dl_dst={},", header.eth_dst);

@@ -6,19 +6,21 @@ use std::fmt::Write as _;
 
 use millrace_types::Mac;
 
-use super::header::Header;
+use super::parts::Parts;
 use super::rule::Rule;
 use super::sets;
 use crate::random::Random;
 
 const MACS: usize = 16;
+/// The number of networks of sources, and of destinations: the third byte of their addresses.
+const NETWORKS: usize = 256;
 
 fn mac(number: usize) -> Mac {
     Mac([0x02, 0, 0, 0x40, 0, number as u8])
 }
 
-/// Returns lines for `ovs-ofctl add-flows`, packets, and the share of each sink.
-pub(super) fn chain(tables: usize, flows: usize, random: &mut Random) -> (String, Vec<Header>, [f64; 2]) {
+/// Returns the entries of the tables, and packets of `flows` flows.
+pub(super) fn chain(tables: usize, flows: usize, random: &mut Random) -> Parts {
     let (rules, mut headers) = sets::exact(flows, random);
     for header in &mut headers {
         header.eth_dst = mac(random.below(MACS));
@@ -39,7 +41,12 @@ pub(super) fn chain(tables: usize, flows: usize, random: &mut Random) -> (String
         let _ = write!(lines, "table={last},");
         Rule::line(rule, &mut lines);
     }
-    (lines, headers, [0.5, 0.5])
+    Parts {
+        lines,
+        headers,
+        // Exact rules alternate between the sinks.
+        shares: [0.5, 0.5],
+    }
 }
 
 /// Returns the matches of a table.
@@ -49,11 +56,11 @@ fn matches(table: usize) -> Vec<String> {
         1 => (0..MACS)
             .map(|number| format!("dl_dst={},", mac(number)))
             .collect(),
-        2 => (0..256)
+        2 => (0..NETWORKS)
             .map(|net| format!("ip,nw_dst=192.168.{net}.0/24,"))
             .collect(),
         3 => vec!["tcp,".to_owned(), "udp,".to_owned()],
-        _ => (0..256)
+        _ => (0..NETWORKS)
             .map(|net| format!("ip,nw_src=10.{net}.0.0/16,"))
             .collect(),
     }
@@ -66,7 +73,7 @@ mod tests {
     #[test]
     fn every_table_leads_to_the_next_and_the_last_has_the_flows() {
         for tables in [1, 4, 8, 16] {
-            let (lines, headers, _) = chain(tables, 100, &mut Random::new(1));
+            let Parts { lines, headers, .. } = chain(tables, 100, &mut Random::new(1));
             let of = |table: usize| {
                 let prefix = format!("table={table},");
                 lines

@@ -3,12 +3,49 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_types::Mac;
-use millrace_wire::{Builder, Dscp, Ecn, IpProto, ipv4, ipv6, tcp};
+use millrace_wire::{Builder, Dscp, Ecn, IpProto, ethernet, ipv4, ipv6, tcp, udp, vlan};
+
+use crate::random::Random;
 
 /// The source MAC address of all frames.
 pub const SOURCE: Mac = Mac([0x02, 0, 0, 0, 0x01, 0x01]);
 /// The default destination MAC address.
 pub const TARGET: Mac = Mac([0x02, 0, 0, 0, 0x02, 0x02]);
+
+/// The protocols of generated packets.
+pub(super) const ICMP: u8 = IpProto::ICMPV4.0;
+pub(super) const TCP: u8 = IpProto::TCP.0;
+pub(super) const UDP: u8 = IpProto::UDP.0;
+/// GRE (IANA, "Protocol Numbers"), which has no ports.
+pub(super) const GRE: u8 = 47;
+
+/// The percentage of TCP among the packets with ports; the others are UDP.
+const TCP_PERCENT: usize = 70;
+/// The networks between which flows are: 10.0.0.0/8 and 192.168.0.0/16 (RFC 1918), and the numbers of bits of their hosts.
+const CLIENTS: u32 = 0x0a00_0000;
+const CLIENT_BITS: u32 = 24;
+const SERVERS: u32 = 0xc0a8_0000;
+const SERVER_BITS: u32 = 16;
+/// The first port of clients, above the well-known ones (RFC 6335, section 6), and the number of their ports.
+const CLIENT_PORT: u16 = 1024;
+const CLIENT_PORTS: u16 = 60_000;
+/// The size of the check sequence of a frame, which the device adds, in bytes.
+const FCS_SIZE: usize = 4;
+
+/// Returns TCP or UDP.
+pub(super) fn transport(random: &mut Random) -> u8 {
+    if random.percent(TCP_PERCENT) { TCP } else { UDP }
+}
+
+/// Returns true if packets of this protocol have ports here.
+pub(super) fn has_ports(proto: u8) -> bool {
+    matches!(proto, TCP | UDP)
+}
+
+/// Returns a port from which a client sends.
+pub(super) fn client_port(random: &mut Random) -> u16 {
+    CLIENT_PORT + random.word16() % CLIENT_PORTS
+}
 
 /// The header fields that a workload varies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +69,16 @@ pub struct Header {
 }
 
 impl Header {
+    /// Returns a UDP packet of a random flow from a client to a server.
+    pub(super) fn of_client(random: &mut Random) -> Header {
+        Header::udp(
+            CLIENTS | random.word32() >> (u32::BITS - CLIENT_BITS),
+            SERVERS | random.word32() >> (u32::BITS - SERVER_BITS),
+            client_port(random),
+            random.word16(),
+        )
+    }
+
     /// Returns a UDP packet between the default MAC addresses.
     pub fn udp(src: u32, dst: u32, sport: u16, dport: u16) -> Header {
         Header {
@@ -40,21 +87,21 @@ impl Header {
             src,
             dst,
             ipv6: None,
-            proto: 17,
+            proto: UDP,
             sport,
             dport,
         }
     }
 
-    /// Returns the frame, which is `size` bytes long on the wire. The device adds the last four bytes, the check sequence.
-    /// The frame is longer if its headers need more space.
+    /// Returns the frame, which is `size` bytes long on the wire, without its check sequence. The frame is longer if its headers
+    /// need more space.
     pub fn frame(&self, size: u16) -> Vec<u8> {
-        let size = usize::from(size).saturating_sub(4);
+        let size = usize::from(size).saturating_sub(FCS_SIZE);
         let mut builder = Builder::ethernet(self.eth_dst, SOURCE);
-        let mut headers = 14 + 20;
+        let mut headers = ethernet::SIZE + ipv4::MIN_SIZE;
         if let Some(vid) = self.vlan {
             builder = builder.vlan(vid, 0);
-            headers += 4;
+            headers += vlan::SIZE;
         }
         builder = match self.ipv6 {
             Some((src, dst)) => {
@@ -77,16 +124,16 @@ impl Header {
             }),
         };
         match self.proto {
-            6 => {
-                headers += 20;
+            TCP => {
+                headers += tcp::MIN_SIZE;
                 builder = builder.tcp(tcp::Repr {
                     src: self.sport,
                     dst: self.dport,
                     ..tcp::Repr::default()
                 });
             }
-            17 => {
-                headers += 8;
+            UDP => {
+                headers += udp::SIZE;
                 builder = builder.udp(self.sport, self.dport);
             }
             _ => {}
@@ -118,7 +165,7 @@ impl Sizes {
     }
 
     /// Returns the size of one frame.
-    pub fn pick(&self, random: &mut crate::random::Random) -> u16 {
+    pub fn pick(&self, random: &mut Random) -> u16 {
         match self {
             Sizes::Fixed(size) => *size,
             Sizes::Mix(mix) => random.weighted(mix).unwrap_or(64),
@@ -141,7 +188,7 @@ mod tests {
     #[test]
     fn headers_that_do_not_fit_make_the_frame_longer() {
         let header = Header {
-            proto: 6,
+            proto: TCP,
             vlan: Some(5),
             ..Header::udp(1, 2, 3, 4)
         };
@@ -150,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_frame_carries_what_the_header_says() {
-        for (proto, l4) in [(6, L4::Tcp), (17, L4::Udp)] {
+        for (proto, l4) in [(TCP, L4::Tcp), (UDP, L4::Udp)] {
             let header = Header {
                 proto,
                 ..Header::udp(0x0a00_0001, 0x0a00_0002, 7, 9)
@@ -165,7 +212,7 @@ mod tests {
 
     #[test]
     fn imix_is_seven_to_four_to_one() {
-        let (imix, mut random) = (Sizes::imix(), crate::random::Random::new(4));
+        let (imix, mut random) = (Sizes::imix(), Random::new(4));
         let picks: Vec<u16> = (0..12_000).map(|_| imix.pick(&mut random)).collect();
         let share = |size| picks.iter().filter(|pick| **pick == size).count();
         assert!((6_800..7_200).contains(&share(64)));

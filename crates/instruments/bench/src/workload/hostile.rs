@@ -15,7 +15,7 @@
 
 use std::collections::HashSet;
 
-use super::header::Header;
+use super::header::{Header, UDP, transport};
 use super::rule::{Prefix, Rule, Sink};
 use super::sets::{Filter, filter, packet_for};
 use crate::random::Random;
@@ -44,6 +44,24 @@ pub(super) const EXPLODING_PACKETS: usize = 32 * 16 * 16;
 const ALLOWED_SOURCE: u32 = 0x0a00_0001;
 const ALLOWED_SPORT: u16 = 12_345;
 const ALLOWED_DPORT: u16 = 80;
+/// The destination of packets, which the list does not compare.
+const DESTINATION: u32 = 0xc0a8_0001;
+
+/// A hash function without a key, and the value that colliding packets have: any would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hash {
+    Murmur3,
+    Crc32c,
+}
+
+impl Hash {
+    fn value(self) -> u32 {
+        u32::from_be_bytes(match self {
+            Hash::Murmur3 => *b"mill",
+            Hash::Crc32c => *b"race",
+        })
+    }
+}
 
 /// Returns the access list, the same for each attack, and one packet for each of `flows` flows.
 pub(super) fn access_list(attack: Attack, flows: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
@@ -55,7 +73,8 @@ pub(super) fn access_list(attack: Attack, flows: usize, random: &mut Random) -> 
             Attack::None => packet_for(&rules, random),
             Attack::Random => any(random),
             Attack::NearMiss => near_miss(&rules, random),
-            Attack::Collisions => colliding(headers.len().is_multiple_of(2), random),
+            Attack::Collisions if headers.len().is_multiple_of(2) => colliding(Hash::Murmur3, random),
+            Attack::Collisions => colliding(Hash::Crc32c, random),
         };
         if seen.insert(header) {
             headers.push(header);
@@ -71,7 +90,7 @@ pub(super) fn explosion(attack: bool, random: &mut Random) -> (Vec<Rule>, Vec<He
         priority,
         src,
         dst: Prefix::ANY,
-        proto: (priority > 1).then_some(17),
+        proto: (priority > 1).then_some(UDP),
         sport,
         dport,
         sink,
@@ -89,7 +108,7 @@ pub(super) fn explosion(attack: bool, random: &mut Random) -> (Vec<Rule>, Vec<He
         bits.map(|(src, sport, dport)| {
             Header::udp(
                 differing_from(ALLOWED_SOURCE, 32, src, random.word32()),
-                0xc0a8_0001,
+                DESTINATION,
                 differing_from(ALLOWED_SPORT.into(), 16, sport, random.word32()) as u16,
                 differing_from(ALLOWED_DPORT.into(), 16, dport, random.word32()) as u16,
             )
@@ -102,7 +121,7 @@ pub(super) fn explosion(attack: bool, random: &mut Random) -> (Vec<Rule>, Vec<He
                 1 => (ALLOWED_SOURCE, random.word16(), random.word16()),
                 _ => (random.word32(), ALLOWED_SPORT, random.word16()),
             };
-            Header::udp(src, 0xc0a8_0001, sport, dport)
+            Header::udp(src, DESTINATION, sport, dport)
         };
         (0..EXPLODING_PACKETS).map(allowed).collect()
     };
@@ -118,7 +137,7 @@ fn differing_from(value: u32, width: u32, same: u32, fill: u32) -> u32 {
 
 fn any(random: &mut Random) -> Header {
     let mut header = Header::udp(random.word32(), random.word32(), random.word16(), random.word16());
-    header.proto = if random.percent(70) { 6 } else { 17 };
+    header.proto = transport(random);
     header
 }
 
@@ -146,46 +165,55 @@ fn near_miss(rules: &[Rule], random: &mut Random) -> Header {
     }
 }
 
-/// Returns a packet with random addresses and ports that give the 5-tuple a fixed hash value: of MurmurHash3
-/// if `murmur` is true, of CRC-32C otherwise.
-fn colliding(murmur: bool, random: &mut Random) -> Header {
-    let (src, dst, proto) = (random.word32(), random.word32(), 17_u32);
+/// Returns a packet with random addresses and ports that give the 5-tuple a fixed hash value.
+fn colliding(hash: Hash, random: &mut Random) -> Header {
+    let (src, dst) = (random.word32(), random.word32());
     // These are the words that a little-endian machine reads from the packet.
     let words = [src.swap_bytes(), dst.swap_bytes()];
-    let ports = if murmur {
-        let state = words.into_iter().chain([proto]).fold(0, murmur_step);
-        murmur_last(state, 0x6d69_6c6c)
-    } else {
-        let state = words.into_iter().fold(0, crc32c_step);
+    let ports = match hash {
+        Hash::Murmur3 => {
+            let state = words.into_iter().chain([UDP.into()]).fold(0, murmur_step);
+            murmur_last(state, hash.value())
+        }
         // A step depends only on the exclusive or of state and word.
-        state ^ 0x7261_6365
+        Hash::Crc32c => words.into_iter().fold(0, crc32c_step) ^ hash.value(),
     };
     let [a, b, c, d] = ports.to_le_bytes();
     Header::udp(src, dst, u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
 }
 
-/// Returns the state after one step of MurmurHash3 (x86, 32 bits).
+/// The constants of MurmurHash3 (x86, 32 bits), by their names in the published implementation.
+mod murmur {
+    pub(super) const C1: u32 = 0xcc9e_2d51;
+    pub(super) const C2: u32 = 0x1b87_3593;
+    pub(super) const R1: u32 = 15;
+    pub(super) const R2: u32 = 13;
+    pub(super) const M: u32 = 5;
+    pub(super) const N: u32 = 0xe654_6b64;
+}
+
+/// Returns the state after one step of MurmurHash3.
 fn murmur_step(hash: u32, word: u32) -> u32 {
     let word = word
-        .wrapping_mul(0xcc9e_2d51)
-        .rotate_left(15)
-        .wrapping_mul(0x1b87_3593);
+        .wrapping_mul(murmur::C1)
+        .rotate_left(murmur::R1)
+        .wrapping_mul(murmur::C2);
     (hash ^ word)
-        .rotate_left(13)
-        .wrapping_mul(5)
-        .wrapping_add(0xe654_6b64)
+        .rotate_left(murmur::R2)
+        .wrapping_mul(murmur::M)
+        .wrapping_add(murmur::N)
 }
 
 /// Returns the word that changes the state from `hash` to `wanted`.
 fn murmur_last(hash: u32, wanted: u32) -> u32 {
     let before = wanted
-        .wrapping_sub(0xe654_6b64)
-        .wrapping_mul(inverse(5))
-        .rotate_right(13);
+        .wrapping_sub(murmur::N)
+        .wrapping_mul(inverse(murmur::M))
+        .rotate_right(murmur::R2);
     (before ^ hash)
-        .wrapping_mul(inverse(0x1b87_3593))
-        .rotate_right(15)
-        .wrapping_mul(inverse(0xcc9e_2d51))
+        .wrapping_mul(inverse(murmur::C2))
+        .rotate_right(murmur::R1)
+        .wrapping_mul(inverse(murmur::C1))
 }
 
 /// Returns the inverse of an odd number modulo 2^32 (Newton's method: each step doubles the number of correct bits).
@@ -198,8 +226,10 @@ fn inverse(odd: u32) -> u32 {
 /// Returns the CRC-32C (RFC 3720, section 12.1) after four more bytes, as the instruction of the processor computes
 /// it.
 fn crc32c_step(crc: u32, word: u32) -> u32 {
+    /// The polynomial 0x1edc6f41, least significant bit first.
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
     (0..32).fold(crc ^ word, |crc, _| {
-        (crc >> 1) ^ (0x82f6_3b78 & 0_u32.wrapping_sub(crc & 1))
+        (crc >> 1) ^ (POLYNOMIAL & 0_u32.wrapping_sub(crc & 1))
     })
 }
 
@@ -220,14 +250,13 @@ mod tests {
                 u32::from_le_bytes([a, b, c, d]),
             )
         };
-        for murmur in [true, false] {
+        for hash in [Hash::Murmur3, Hash::Crc32c] {
             let values: HashSet<u32> = (0..100)
                 .map(|_| {
-                    let (src, dst, ports) = words(&colliding(murmur, &mut random));
-                    if murmur {
-                        [src, dst, 17, ports].into_iter().fold(0, murmur_step)
-                    } else {
-                        [src, dst, ports].into_iter().fold(0, crc32c_step)
+                    let (src, dst, ports) = words(&colliding(hash, &mut random));
+                    match hash {
+                        Hash::Murmur3 => [src, dst, 17, ports].into_iter().fold(0, murmur_step),
+                        Hash::Crc32c => [src, dst, ports].into_iter().fold(0, crc32c_step),
                     }
                 })
                 .collect();

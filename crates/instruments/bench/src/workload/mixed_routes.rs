@@ -7,8 +7,9 @@ use std::collections::hash_map::Entry;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::header::{Header, SOURCE};
-use super::rule::Sink;
+use super::header::{Header, SOURCE, client_port};
+use super::parts::Parts;
+use super::rule::{PRIORITY, Sink};
 use super::sets;
 use crate::random::Random;
 
@@ -46,6 +47,9 @@ const GLOBAL_UNICAST: u128 = 0x2 << 124;
 const UNCOVERED_IPV6: u128 = 0xfd << 120;
 /// The network of IPv4 destinations that no route covers, 240.0.0.0/4 (RFC 1112).
 const UNCOVERED_IPV4: u32 = 0xf000_0000;
+
+/// The destination port of all packets: that of DNS.
+const DNS: u16 = 53;
 
 /// The numbers of routes and packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,13 +118,11 @@ fn word128(random: &mut Random) -> u128 {
     (0..4).fold(0, |word, _| word << 32 | u128::from(random.word32()))
 }
 
-/// Returns lines for `ovs-ofctl add-flows`, packets, and the share of each sink.
-pub(super) fn mixed_routes(sizes: Sizes, random: &mut Random) -> (String, Vec<Header>, [f64; 2]) {
+/// Returns the entries of the routes, and packets of `sizes.flows` flows.
+pub(super) fn mixed_routes(sizes: Sizes, random: &mut Random) -> Parts {
     let ipv6 = Routes::random(sizes.ipv6, 128, &IPV6_LENS, random);
     let ipv4 = Routes::random(sizes.ipv4, 32, &IPV4_LENS, random);
-    let mut lines = String::with_capacity((sizes.ipv6 + sizes.ipv4) * 176);
-    // Writing to a string does not fail.
-    let _ = writeln!(lines, "table=0,priority=0,actions=goto_table:1");
+    let mut lines = String::from("table=0,priority=0,actions=goto_table:1\n");
     for (table, routes) in [(0, &ipv6), (1, &ipv4)] {
         for (number, prefix @ (bits, network)) in routes.prefixes.iter().enumerate() {
             let matched = match table {
@@ -128,11 +130,12 @@ pub(super) fn mixed_routes(sizes: Sizes, random: &mut Random) -> (String, Vec<He
                 _ => format!("ip,nw_dst={}/{bits}", Ipv4Addr::from(*network as u32)),
             };
             let port = routes.sinks[prefix].port();
+            // Writing to a string does not fail.
             let _ = writeln!(
                 lines,
                 "table={table},priority={},{matched},actions=dec_ttl,set_field:{SOURCE}->eth_src,\
                  set_field:{}->eth_dst,output:{port}",
-                100 + u16::from(*bits),
+                PRIORITY + u16::from(*bits),
                 sets::numbered_mac(number),
             );
         }
@@ -156,7 +159,7 @@ pub(super) fn mixed_routes(sizes: Sizes, random: &mut Random) -> (String, Vec<He
                 Some(Sink::Second) => seen[1] += 1,
                 None => {}
             }
-            let header = Header::udp(random.word32(), dst as u32, 1024 + random.word16() % 60_000, 53);
+            let header = Header::udp(random.word32(), dst as u32, client_port(random), DNS);
             let src = Ipv6Addr::from(word128(random) >> 3 | GLOBAL_UNICAST);
             Header {
                 ipv6: is_ipv6.then(|| (src, Ipv6Addr::from(dst))),
@@ -164,8 +167,11 @@ pub(super) fn mixed_routes(sizes: Sizes, random: &mut Random) -> (String, Vec<He
             }
         })
         .collect();
-    let shares = seen.map(|packets| f64::from(packets) / sizes.flows.max(1) as f64);
-    (lines, headers, shares)
+    Parts {
+        lines,
+        headers,
+        shares: seen.map(|packets| f64::from(packets) / sizes.flows.max(1) as f64),
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +187,11 @@ mod tests {
 
     #[test]
     fn each_route_is_an_entry_of_a_router_and_uncovered_packets_reach_no_sink() {
-        let (lines, headers, shares) = mixed_routes(SIZES, &mut Random::new(1));
+        let Parts {
+            lines,
+            headers,
+            shares,
+        } = mixed_routes(SIZES, &mut Random::new(1));
         assert_eq!((lines.lines().count(), headers.len()), (501, 2000));
         assert_eq!(lines.matches("actions=dec_ttl,set_field:").count(), 500);
         assert_eq!(lines.matches("table=0,").count(), 301);

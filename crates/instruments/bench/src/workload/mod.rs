@@ -7,6 +7,7 @@ mod header;
 mod hostile;
 mod mixed_routes;
 mod nat;
+mod parts;
 mod pipeline;
 mod rule;
 mod sets;
@@ -24,6 +25,7 @@ pub use rule::{Oracle, Prefix, Rule, Sink};
 pub use sets::Filter;
 
 use crate::random::Random;
+use parts::Parts;
 
 /// The smallest number of packets in a capture file: with fewer packets, rewinding the file would limit the driver.
 pub const PACKETS_MIN: usize = 512;
@@ -151,15 +153,8 @@ impl Workload {
                 };
             }
             Shape::Pipeline { flows } => {
-                let mut pipeline = pipeline::pipeline(flows, &mut random);
-                random.shuffle(&mut pipeline.headers);
-                return Workload {
-                    rules_len: pipeline.len,
-                    headers: pipeline.headers,
-                    shares: pipeline.shares,
-                    packets_min: PACKETS_MIN,
-                    lines: pipeline.lines,
-                };
+                let parts = pipeline::pipeline(flows, &mut random);
+                return Workload::written(parts, &mut random);
             }
             Shape::Tables { tables, flows } => {
                 let parts = chain::chain(tables, flows, &mut random);
@@ -190,7 +185,7 @@ impl Workload {
             Shape::Routes { rules, flows } => sets::routes(rules, flows, &mut random),
         };
         random.shuffle(&mut headers);
-        let mut lines = String::with_capacity(rules.len() * 112);
+        let mut lines = String::new();
         for rule in &rules {
             rule.line(&mut lines);
         }
@@ -203,18 +198,15 @@ impl Workload {
         }
     }
 
-    /// Returns a workload of lines, packets and the shares of the sinks, with the packets in random order.
-    fn written(
-        (lines, mut headers, shares): (String, Vec<Header>, [f64; 2]),
-        random: &mut Random,
-    ) -> Workload {
-        random.shuffle(&mut headers);
+    /// Returns the workload of these parts, with the packets in random order.
+    fn written(mut parts: Parts, random: &mut Random) -> Workload {
+        random.shuffle(&mut parts.headers);
         Workload {
-            rules_len: lines.lines().count(),
-            headers,
-            shares,
+            rules_len: parts.lines.lines().count(),
+            headers: parts.headers,
+            shares: parts.shares,
             packets_min: PACKETS_MIN,
-            lines,
+            lines: parts.lines,
         }
     }
 

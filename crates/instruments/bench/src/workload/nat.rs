@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use super::header::{Header, SOURCE};
+use super::header::{SOURCE, TCP, client_port};
+use super::parts::Parts;
 use super::rule::Sink;
 use super::sets;
 use crate::random::Random;
@@ -18,18 +19,18 @@ const PRIVATE: u32 = 0xac10_0000;
 /// The number of addresses that connections share.
 const ADDRESSES: usize = 64;
 
-/// Returns lines for `ovs-ofctl add-flows`, packets, and the share of each sink.
-pub(super) fn nat(connections: usize, random: &mut Random) -> (String, Vec<Header>, [f64; 2]) {
+/// Returns the entries of `connections` connections, and a packet of each.
+pub(super) fn nat(connections: usize, random: &mut Random) -> Parts {
     let (rules, headers) = sets::exact(connections, random);
-    let mut lines = String::with_capacity(rules.len() * 224);
+    let mut lines = String::new();
     for (number, rule) in rules.iter().enumerate() {
         let (side, first) = match rule.sink {
             Sink::First => ("src", PUBLIC),
             Sink::Second => ("dst", PRIVATE),
         };
         let address = Ipv4Addr::from(first + (number % ADDRESSES) as u32);
-        let port = 1024 + random.word16() % 60_000;
-        let transport = if rule.proto == Some(6) { "tcp" } else { "udp" };
+        let port = client_port(random);
+        let transport = if rule.proto == Some(TCP) { "tcp" } else { "udp" };
         rule.matching(&mut lines);
         // Writing to a string does not fail.
         if let Some(mac) = rule.rewrite {
@@ -44,8 +45,11 @@ pub(super) fn nat(connections: usize, random: &mut Random) -> (String, Vec<Heade
             rule.sink.port()
         );
     }
-    let shares = sets::shares(&rules, &headers);
-    (lines, headers, shares)
+    Parts {
+        lines,
+        shares: sets::shares(&rules, &headers),
+        headers,
+    }
 }
 
 #[cfg(test)]
@@ -54,7 +58,11 @@ mod tests {
 
     #[test]
     fn every_connection_has_five_fields_set_and_both_directions_are_translated() {
-        let (lines, headers, shares) = nat(100, &mut Random::new(1));
+        let Parts {
+            lines,
+            headers,
+            shares,
+        } = nat(100, &mut Random::new(1));
         assert_eq!(
             (lines.lines().count(), headers.len(), shares),
             (100, 100, [0.5, 0.5])

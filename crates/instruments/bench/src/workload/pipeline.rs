@@ -15,8 +15,9 @@ use std::fmt::Write as _;
 
 use millrace_types::Mac;
 
-use super::header::Header;
-use super::rule::{Oracle, Prefix, Rule, Sink};
+use super::header::{Header, transport};
+use super::parts::Parts;
+use super::rule::{OFPVID_PRESENT, Oracle, PRIORITY, Prefix, Rule, Sink};
 use crate::random::Random;
 
 const VLANS: usize = 16;
@@ -24,33 +25,32 @@ const MACS_PER_VLAN: usize = 4;
 const NEXT_HOPS: usize = 64;
 const ROUTES: usize = 1000;
 const ACL_LEN: usize = 500;
+/// The access list stands above the entry that sends all other packets on.
+const ACL_PRIORITY: u16 = 1000;
+/// The percentage of denied services with a port; the others are whole protocols.
+const PORT_PERCENT: usize = 70;
+/// The number of destination ports of packets. They are few, so that the access list denies some packets.
+const SERVICES: u16 = 100;
+/// The identifier of the first VLAN, and the distance to the identifier with which its packets leave.
+const FIRST_VID: usize = 100;
+const EGRESS_VID: usize = 1000;
+/// The number of MAC addresses from which the router sends.
+const EGRESS_MACS: usize = 4;
 
 /// The number of entries.
 pub(super) const LEN: usize =
     1 + VLANS + VLANS * MACS_PER_VLAN + ACL_LEN + 1 + ROUTES + NEXT_HOPS + VLANS + 1;
-
-/// The entries and packets of the pipeline.
-pub(super) struct Pipeline {
-    /// Lines for `ovs-ofctl add-flows`.
-    pub(super) lines: String,
-    /// The number of lines.
-    pub(super) len: usize,
-    /// The packets, all different.
-    pub(super) headers: Vec<Header>,
-    /// The share of the packets that each sink receives.
-    pub(super) shares: [f64; 2],
-}
 
 fn router_mac(number: usize) -> Mac {
     Mac([0x02, 0, 0, 0x10, 0, number as u8])
 }
 
 fn vid(number: usize) -> usize {
-    100 + number
+    FIRST_VID + number
 }
 
-/// Returns the pipeline, with `flows` packets.
-pub(super) fn pipeline(flows: usize, random: &mut Random) -> Pipeline {
+/// Returns the entries of the pipeline, and `flows` packets, all different.
+pub(super) fn pipeline(flows: usize, random: &mut Random) -> Parts {
     let routes = routes(random);
     let denied = acl(&routes, random);
     let lines = lines(&routes, &denied);
@@ -66,12 +66,12 @@ pub(super) fn pipeline(flows: usize, random: &mut Random) -> Pipeline {
         let header = Header {
             eth_dst: router_mac(mac),
             vlan: Some(vid(vlan) as u16),
-            proto: if random.percent(70) { 6 } else { 17 },
+            proto: transport(random),
             ..Header::udp(
                 random.word32(),
                 route.address(random.word32()),
                 random.word16(),
-                random.word16() % 100,
+                random.word16() % SERVICES,
             )
         };
         if seen.insert(header) {
@@ -79,8 +79,7 @@ pub(super) fn pipeline(flows: usize, random: &mut Random) -> Pipeline {
             headers.push(header);
         }
     }
-    Pipeline {
-        len: lines.lines().count(),
+    Parts {
         lines,
         shares: counts.map(|count| count as f64 / headers.len().max(1) as f64),
         headers,
@@ -107,12 +106,12 @@ fn acl(routes: &[Prefix], random: &mut Random) -> Vec<Rule> {
                 .copied()
                 .unwrap_or(Prefix::ANY);
             Rule {
-                priority: 1000 + (ACL_LEN - index) as u16,
+                priority: ACL_PRIORITY + (ACL_LEN - index) as u16,
                 src: Prefix::new(random.word32(), random.below(3) as u8),
                 dst: network,
-                proto: Some(if random.percent(70) { 6 } else { 17 }),
+                proto: Some(transport(random)),
                 sport: None,
-                dport: random.percent(70).then(|| random.word16() % 100),
+                dport: random.percent(PORT_PERCENT).then(|| random.word16() % SERVICES),
                 sink: Sink::Second,
                 rewrite: None,
             }
@@ -141,7 +140,7 @@ fn lines(routes: &[Prefix], denied: &[Rule]) -> String {
         let _ = writeln!(
             out,
             "table=6,priority=1,dl_vlan={vid},actions=set_field:{}->vlan_vid,goto_table:7",
-            0x1000 | (vid + 1000)
+            OFPVID_PRESENT | (vid + EGRESS_VID)
         );
     }
     for rule in denied {
@@ -156,16 +155,17 @@ fn lines(routes: &[Prefix], denied: &[Rule]) -> String {
         let _ = writeln!(
             out,
             "table=4,priority={},ip,nw_dst={route},actions=dec_ttl,write_metadata:{:#x}/0xff00,goto_table:5",
-            100 + u16::from(route.bits()),
+            PRIORITY + u16::from(route.bits()),
             (index % NEXT_HOPS) << 8
         );
     }
     for hop in 0..NEXT_HOPS {
         let _ = writeln!(
             out,
-            "table=5,priority=1,metadata={:#x}/0xff00,actions=set_field:02:00:00:20:00:{hop:02x}->eth_dst,set_field:02:00:00:30:00:{:02x}->eth_src,goto_table:6",
+            "table=5,priority=1,metadata={:#x}/0xff00,actions=set_field:02:00:00:20:00:{hop:02x}->eth_dst,\
+             set_field:02:00:00:30:00:{:02x}->eth_src,goto_table:6",
             hop << 8,
-            hop % 4
+            hop % EGRESS_MACS
         );
     }
     let _ = writeln!(
@@ -197,7 +197,8 @@ mod tests {
                 );
             }
         }
-        assert_eq!((pipeline.len, LEN), (1 + 16 + 64 + 501 + 1000 + 64 + 16 + 1, LEN));
+        assert_eq!(LEN, 1 + 16 + 64 + 501 + 1000 + 64 + 16 + 1);
+        assert_eq!(pipeline.lines.lines().count(), LEN);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 
 use millrace_types::Mac;
 
-use super::header::Header;
+use super::header::{Header, TCP, UDP};
 
 /// An IPv4 prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,6 +65,12 @@ fn mask(len: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
 }
 
+/// The lowest priority of a generated rule. Entries for all other packets have lower ones.
+pub(super) const PRIORITY: u16 = 100;
+
+/// The bit of a VLAN identifier that says that there is a tag (OpenFlow 1.3.5, section 7.2.3.7).
+pub(super) const OFPVID_PRESENT: usize = 0x1000;
+
 /// A port that discards packets. There are two, so that a switch that applies the wrong rule is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sink {
@@ -105,7 +111,7 @@ pub struct Rule {
     pub src: Prefix,
     /// The destination prefix.
     pub dst: Prefix,
-    /// The protocol; rules with ports need 6 or 17.
+    /// The protocol; rules with ports need TCP or UDP.
     pub proto: Option<u8>,
     /// The source port.
     pub sport: Option<u16>,
@@ -128,8 +134,8 @@ impl Rule {
         let _ = write!(out, "priority={}", self.priority);
         match self.proto {
             None => out.push_str(",ip"),
-            Some(6) => out.push_str(",tcp"),
-            Some(17) => out.push_str(",udp"),
+            Some(TCP) => out.push_str(",tcp"),
+            Some(UDP) => out.push_str(",udp"),
             Some(proto) => {
                 let _ = write!(out, ",ip,nw_proto={proto}");
             }
@@ -251,7 +257,7 @@ mod tests {
     fn a_rule_is_a_line_that_ovs_ofctl_reads() {
         let mut text = String::new();
         Rule {
-            proto: Some(6),
+            proto: Some(TCP),
             dport: Some(80),
             rewrite: Some(Mac([2, 0, 0, 0, 0, 9])),
             sink: Sink::Second,
@@ -291,12 +297,12 @@ mod tests {
         let mut random = crate::random::Random::new(5);
         let rules: Vec<Rule> = (0..200)
             .map(|i| Rule {
-                proto: random.percent(50).then_some(17),
+                proto: random.percent(50).then_some(UDP),
                 dport: random.percent(20).then(|| random.word16() % 4),
                 ..rule(i, "10.0.0.0", (8 + random.below(24)) as u8)
             })
             .map(|rule| Rule {
-                proto: rule.dport.map_or(rule.proto, |_| Some(17)),
+                proto: rule.dport.map_or(rule.proto, |_| Some(UDP)),
                 ..rule
             })
             .collect();

@@ -11,8 +11,8 @@ use std::collections::HashSet;
 
 use millrace_types::Mac;
 
-use super::header::Header;
-use super::rule::{Oracle, Prefix, Rule, Sink};
+use super::header::{GRE, Header, ICMP, TCP, UDP, has_ports, transport};
+use super::rule::{Oracle, PRIORITY, Prefix, Rule, Sink};
 use crate::random::Random;
 
 /// The type of a filter set.
@@ -38,18 +38,13 @@ pub(super) fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>)
     let mut seen = HashSet::with_capacity(len);
     let (mut rules, mut headers) = (Vec::with_capacity(len), Vec::with_capacity(len));
     while rules.len() < len {
-        let mut header = Header::udp(
-            0x0a00_0000 | random.word32() >> 8,
-            0xc0a8_0000 | random.word32() >> 16,
-            1024 + random.word16() % 60_000,
-            random.word16(),
-        );
-        header.proto = if random.percent(70) { 6 } else { 17 };
+        let mut header = Header::of_client(random);
+        header.proto = transport(random);
         if !seen.insert((header.src, header.dst, header.proto, header.sport, header.dport)) {
             continue;
         }
         rules.push(Rule {
-            priority: 100,
+            priority: PRIORITY,
             src: Prefix::new(header.src, 32),
             dst: Prefix::new(header.dst, 32),
             proto: Some(header.proto),
@@ -87,9 +82,9 @@ pub(super) fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule
             break;
         };
         let mut header = Header::udp(random.word32(), random.word32(), random.word16(), random.word16());
-        header.proto = if random.percent(70) { 6 } else { 17 };
+        header.proto = transport(random);
         let rule = Rule {
-            priority: 100 + (masks - index) as u16,
+            priority: PRIORITY + (masks - index) as u16,
             src: Prefix::new(header.src, src),
             dst: Prefix::new(header.dst, dst),
             proto: Some(header.proto),
@@ -141,7 +136,7 @@ pub(super) fn routes(len: usize, flows: usize, random: &mut Random) -> (Vec<Rule
         let hop = random.below(NEXT_HOPS);
         if seen.insert(dst) {
             rules.push(Rule {
-                priority: 100 + u16::from(bits),
+                priority: PRIORITY + u16::from(bits),
                 src: Prefix::ANY,
                 dst,
                 proto: None,
@@ -156,15 +151,18 @@ pub(super) fn routes(len: usize, flows: usize, random: &mut Random) -> (Vec<Rule
     (rules, headers)
 }
 
+/// The greatest number of rules of a filter set: each has a priority of its own.
+const RULES_MAX: usize = 60_000;
+
 /// Returns a filter set of `len` rules in descending priority, and `flows` packets that match a rule. The
-/// last rule matches all IPv4 packets. There are at most 60,000 rules, the number of priorities.
+/// last rule matches all IPv4 packets. There are at most [`RULES_MAX`] rules.
 pub(super) fn filter(
     kind: Filter,
     len: usize,
     flows: usize,
     random: &mut Random,
 ) -> (Vec<Rule>, Vec<Header>) {
-    let len = len.clamp(1, 60_000);
+    let len = len.clamp(1, RULES_MAX);
     let mut networks = Networks::default();
     // The last rule is always in the set.
     let mut seen = HashSet::from([(Prefix::ANY, Prefix::ANY, None, None, None)]);
@@ -206,7 +204,7 @@ pub(super) fn filter(
     if let Some(written) = rules.get_mut(..last) {
         let mut keyed: Vec<(usize, Rule)> = written
             .iter()
-            .map(|rule| (specificity(rule) * 4 + random.below(64), rule.clone()))
+            .map(|rule| (specificity(rule) * PER_BIT + random.below(DISORDER), rule.clone()))
             .collect();
         keyed.sort_by_key(|entry| std::cmp::Reverse(entry.0));
         for (slot, (_, rule)) in written.iter_mut().zip(keyed) {
@@ -219,6 +217,10 @@ pub(super) fn filter(
     let headers = packets(&rules, flows, random);
     (rules, headers)
 }
+
+/// The order of a filter set: a rule may come before one that matches up to 16 bits more (`DISORDER / PER_BIT`).
+const PER_BIT: usize = 4;
+const DISORDER: usize = 64;
 
 /// Returns the number of bits that a rule matches.
 fn specificity(rule: &Rule) -> usize {
@@ -260,13 +262,20 @@ fn packet_of(rule: &Rule, random: &mut Random) -> Header {
         rule.sport.unwrap_or_else(|| random.word16()),
         rule.dport.unwrap_or_else(|| random.word16()),
     );
-    header.proto = rule.proto.unwrap_or(if random.percent(70) { 6 } else { 17 });
-    if !matches!(header.proto, 6 | 17) {
+    header.proto = rule.proto.unwrap_or(transport(random));
+    if !has_ports(header.proto) {
         // Such packets have no ports, neither on the wire nor in the search.
         (header.sport, header.dport) = (0, 0);
     }
     header
 }
+
+/// The percentage of prefixes inside of, or equal to, an earlier one that is not longer.
+const REPEATED_PERCENT: usize = 70;
+/// The bits in which a subnet or a host differs from the start of its network: hosts usually have addresses near it.
+const HOST_BITS: u32 = 0x0007_0fff;
+/// The number of prefixes that are remembered.
+const NETWORKS_MAX: usize = 4096;
 
 /// The prefixes that the set has so far. Real sets repeat networks and their subnets.
 #[derive(Default)]
@@ -277,13 +286,12 @@ impl Networks {
     fn prefix(&mut self, len: u8, random: &mut Random) -> Prefix {
         let known = self.0.get(random.below(self.0.len())).copied();
         let prefix = match known {
-            Some(known) if known.bits() <= len && random.percent(70) => {
-                // Hosts usually have addresses near the start of their network.
-                known.narrow(len, random.word32() & 0x0007_0fff)
+            Some(known) if known.bits() <= len && random.percent(REPEATED_PERCENT) => {
+                known.narrow(len, random.word32() & HOST_BITS)
             }
             _ => Prefix::new(random.word32(), len),
         };
-        if prefix.bits() > 0 && self.0.len() < 4096 {
+        if prefix.bits() > 0 && self.0.len() < NETWORKS_MAX {
             self.0.push(prefix);
         }
         prefix
@@ -330,25 +338,26 @@ impl Draft {
         };
         let (src, dst) = (len(src, random), len(dst, random));
         let protos: &[(usize, Option<u8>)] = match kind {
-            Filter::Acl => &[(70, Some(6)), (20, Some(17)), (3, Some(1)), (7, None)],
+            Filter::Acl => &[(70, Some(TCP)), (20, Some(UDP)), (3, Some(ICMP)), (7, None)],
             Filter::Firewall => &[
-                (60, Some(6)),
-                (25, Some(17)),
-                (5, Some(1)),
-                (2, Some(47)),
+                (60, Some(TCP)),
+                (25, Some(UDP)),
+                (5, Some(ICMP)),
+                (2, Some(GRE)),
                 (8, None),
             ],
-            Filter::Chain => &[(50, Some(6)), (25, Some(17)), (5, Some(1)), (20, None)],
+            Filter::Chain => &[(50, Some(TCP)), (25, Some(UDP)), (5, Some(ICMP)), (20, None)],
         };
         let proto = random.weighted(protos).flatten();
-        let has_ports = matches!(proto, Some(6 | 17));
+        let is_with_ports = proto.is_some_and(has_ports);
+        // The percentages of rules for any source port, for any destination port, and of ranges among the others.
         let (any_sport, any_dport, range) = match kind {
             Filter::Acl => (99, 15, 10),
             Filter::Firewall => (70, 30, 25),
             Filter::Chain => (85, 40, 15),
         };
-        let sport = (has_ports && !random.percent(any_sport)).then(|| service(random));
-        let dports = match has_ports && !random.percent(any_dport) {
+        let sport = (is_with_ports && !random.percent(any_sport)).then(|| service(random));
+        let dports = match is_with_ports && !random.percent(any_dport) {
             false => vec![None],
             true if random.percent(range) => {
                 let first = service(random);
@@ -373,15 +382,18 @@ type Classes = &'static [(usize, u8)];
 
 /// Returns a port; well-known ports are frequent.
 fn service(random: &mut Random) -> u16 {
+    const WELL_KNOWN_PERCENT: usize = 70;
+    /// The number of ports from which the others are drawn: those below the ports that Linux chooses by itself.
+    const OTHER_PORTS: u16 = 32_000;
     const NAMED: [u16; 16] = [
         80, 443, 22, 53, 25, 21, 23, 110, 123, 139, 143, 161, 389, 445, 3306, 8080,
     ];
-    if random.percent(70) {
+    if random.percent(WELL_KNOWN_PERCENT) {
         // The bound is random, too, so that the first ports are more frequent.
         let bound = 1 + random.below(NAMED.len());
         NAMED.get(random.below(bound)).copied().unwrap_or(80)
     } else {
-        1 + random.word16() % 32_000
+        1 + random.word16() % OTHER_PORTS
     }
 }
 
@@ -513,7 +525,7 @@ mod tests {
             rules
                 .iter()
                 .filter(|rule| rule.sport.is_some() || rule.dport.is_some())
-                .all(|rule| matches!(rule.proto, Some(6 | 17)))
+                .all(|rule| rule.proto.is_some_and(has_ports))
         );
     }
 }

@@ -20,6 +20,7 @@ use super::files;
 use super::peers::{LIMIT_S, Meter, PeerResult, path};
 use super::test_bed::{SENDER, TestBed, address, host};
 use crate::file_error::file;
+use crate::record::Record;
 
 /// A transport that is a library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +37,12 @@ struct Sent {
     seconds: f64,
 }
 
-/// Returns the systems. A system without a program has the version "not there".
-pub(super) fn systems() -> impl Iterator<Item = (String, Option<String>, String)> {
-    LibraryPeer::ALL.into_iter().map(|peer| {
-        let version = peer.obstacle().is_some().then(|| "not there".to_owned());
-        (peer.name().to_owned(), version, peer.configuration().to_owned())
+/// Returns the records of the systems. A system without a program has the version "not there".
+pub(super) fn systems() -> impl Iterator<Item = Record> {
+    LibraryPeer::ALL.into_iter().map(|peer| Record::System {
+        system: peer.name().to_owned(),
+        version: peer.obstacle().is_some().then(|| "not there".to_owned()),
+        configuration: peer.configuration().to_owned(),
     })
 }
 
@@ -151,7 +153,8 @@ impl LibraryPeer {
             Some(sent.seconds),
             receivers,
         )?;
-        // The receivers have ended and closed their files. The comparison is not part of the measured time.
+        // The receivers have ended and closed their files. The comparison is not part of the measured time. An interrupt ends
+        // the run before it.
         pause(std::time::Duration::ZERO)?;
         for place in &places {
             let different = files::differences(source, &place.join("source"))?;

@@ -54,21 +54,13 @@ impl Experiment {
     /// Records the run and its systems.
     fn record_run(&self, recorder: &mut Recorder<'_>) -> Result<(), TransportBenchError> {
         recorder.begin(recorder.length.quick)?;
-        let mut systems = vec![(
-            "millrace".to_owned(),
-            millrace_process::version(&self.program),
-            "millrace send, millrace receive --once; files in memory".to_owned(),
-        )];
-        systems.extend(peers::systems());
-        systems.extend(library_peers::systems());
-        for (system, version, configuration) in systems {
-            recorder.log(Record::System {
-                system,
-                version,
-                configuration,
-            })?;
-        }
-        Ok(())
+        recorder.log(Record::System {
+            system: "millrace".to_owned(),
+            version: millrace_process::version(&self.program),
+            configuration: "millrace send, millrace receive --once; files in memory".to_owned(),
+        })?;
+        let mut systems = peers::systems().chain(library_peers::systems());
+        systems.try_for_each(|system| recorder.log(system))
     }
 }
 

@@ -19,6 +19,7 @@ use super::test_bed::{SENDER, TestBed, address, host};
 use super::usage::children_s;
 use crate::experiments::lan::iperf;
 use crate::file_error::file;
+use crate::record::Record;
 
 /// The port of the SSH server, and of SRT.
 const SSH: u16 = 2222;
@@ -26,8 +27,8 @@ const SRT: u16 = 9000;
 /// The time limit of a peer's transfer.
 pub(super) const LIMIT_S: &str = "300";
 
-/// Returns the systems, with their versions.
-pub(super) fn systems() -> Vec<(String, Option<String>, String)> {
+/// Returns the records of the systems, with their versions.
+pub(super) fn systems() -> impl Iterator<Item = Record> {
     let versions = [
         ("iperf3", "memory to memory; -C cubic, -C bbr; 1 and 8 streams"),
         ("uftp", "multicast, -R at the rate of the link"),
@@ -43,9 +44,13 @@ pub(super) fn systems() -> Vec<(String, Option<String>, String)> {
             false => Some("not there".to_owned()),
             true => millrace_process::version(name).map(|text| text.chars().take(60).collect()),
         };
-        (name.to_owned(), version, configuration.to_owned())
+        Record::System {
+            system: name.to_owned(),
+            version,
+            configuration: configuration.to_owned(),
+        }
     };
-    versions.into_iter().map(installed).collect()
+    versions.into_iter().map(installed)
 }
 
 /// A transfer by a peer.

@@ -19,10 +19,10 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define SIZE 60
+#define SIZE 60 /* of a frame in bytes: the smallest of Ethernet, without the check sequence */
 #define NUMBER 14 /* the offset of the number of a frame */
-#define MISSING INT64_MIN
-#define DRAIN_NS 10000000
+#define MISSING INT64_MIN /* in place of a stamp */
+#define DRAIN_NS 10000000 /* the interval of reads after the last frame */
 
 /* Locally administered addresses, and IEEE Std 802, Local Experimental EtherType 1. */
 static const unsigned char HEADER[NUMBER] = "\x02wan\x00\x02\x02wan\x00\x01\x88\xb5";
