@@ -317,10 +317,10 @@ def test_one_descriptor_for_more_than_a_packet_stops_nobody(net, size):
         net.check(mallory)
 
 
-def memory(regions, files=None):
+def memory(regions, fds=None):
     def violate(driver):
         driver.begin()
-        driver.share(regions, files)
+        driver.share(regions, fds)
         for ring in (vu.RECEIVE, vu.TRANSMIT):
             driver.ring(ring)
 
@@ -381,7 +381,7 @@ def half(driver):
 
 
 def many_files(driver):
-    driver.send_message(vu.SET_OWNER, files=[driver.file] * 30)
+    driver.send_message(vu.SET_OWNER, fds=[driver.fd] * 30)
 
 
 def again_and_again(driver):
@@ -459,7 +459,7 @@ def test_memory_that_is_taken_back_while_the_switch_reads_it_ends_nobody_else(ne
             net.talk()
             # Python must not access it either from here on.
             for size in sizes:
-                os.ftruncate(mallory.file, size)
+                os.ftruncate(mallory.fd, size)
                 net.to_mallory(100)
                 net.talk()
         net.talk()

@@ -47,9 +47,9 @@ class Driver:
         self.stream = socket.socket(socket.AF_UNIX)
         self.stream.settimeout(60)
         self.stream.connect(str(path))
-        self.file = os.memfd_create("guest")
-        os.ftruncate(self.file, memory)
-        self.memory = mmap.mmap(self.file, memory)
+        self.fd = os.memfd_create("guest")
+        os.ftruncate(self.fd, memory)
+        self.memory = mmap.mmap(self.fd, memory)
         # Indices are written in one store: `pack_into` writes zeros first.
         self.halves = memoryview(self.memory).cast("H")
         self.events = []
@@ -60,7 +60,7 @@ class Driver:
 
     def close(self):
         self.stream.close()
-        os.close(self.file)
+        os.close(self.fd)
         for event in self.events:
             os.close(event)
 
@@ -72,11 +72,11 @@ class Driver:
 
     # Messages
 
-    def send_message(self, request, payload=b"", files=(), size=None):
+    def send_message(self, request, payload=b"", fds=(), size=None):
         """Sends a message."""
         header = struct.pack("<III", request, VERSION, len(payload) if size is None else size)
         try:
-            socket.send_fds(self.stream, [header + payload], list(files))
+            socket.send_fds(self.stream, [header + payload], list(fds))
         except (BrokenPipeError, ConnectionResetError) as gone:
             raise Gone from gone
 
@@ -105,12 +105,12 @@ class Driver:
         self.send_message(SET_FEATURES, struct.pack("<Q", self.features & offered))
         return offered
 
-    def share(self, regions=None, files=None):
+    def share(self, regions=None, fds=None):
         """Sends the memory table: (guest address, size, user address, offset in the file) of each region."""
         regions = [(GUEST, len(self.memory), USER, 0)] if regions is None else regions
         table = b"".join(struct.pack("<QQQQ", *region) for region in regions)
-        files = [self.file] * len(regions) if files is None else files
-        self.send_message(SET_MEM_TABLE, struct.pack("<II", len(regions), 0) + table, files)
+        fds = [self.fd] * len(regions) if fds is None else fds
+        self.send_message(SET_MEM_TABLE, struct.pack("<II", len(regions), 0) + table, fds)
 
     def ring(self, number, length=RING, base=0, addresses=None):
         """Configures a ring, and starts it."""
@@ -135,8 +135,8 @@ class Driver:
 
     # Rings
 
-    def put(self, place, *values, form):
-        struct.pack_into(form, self.memory, place, *values)
+    def put(self, offset, *values, form):
+        struct.pack_into(form, self.memory, offset, *values)
 
     def descriptor(self, number, at, address, size, flags=0, following=0):
         self.put(number * RING_SIZE + DESC + 16 * at, address, size, flags, following, form="<QIHH")
@@ -151,13 +151,13 @@ class Driver:
     def used(self, number):
         return struct.unpack_from("<H", self.memory, number * RING_SIZE + USED + 2)[0]
 
-    def place(self, number, at):
+    def buffer_offset(self, number, at):
         """Returns the offset of a buffer in the memory."""
         return BUFFERS + (number * RING + at) * self.buffer
 
     def offer_buffer(self):
         at = self.offered[RECEIVE] % RING
-        self.descriptor(RECEIVE, at, GUEST + self.place(RECEIVE, at), self.buffer, WRITE)
+        self.descriptor(RECEIVE, at, GUEST + self.buffer_offset(RECEIVE, at), self.buffer, WRITE)
         self.offer(RECEIVE, at)
 
     def has_room(self, number):
@@ -168,9 +168,9 @@ class Driver:
         if not self.has_room(TRANSMIT):
             return
         at = self.offered[TRANSMIT] % RING
-        place = self.place(TRANSMIT, at)
-        self.memory[place : place + HEADER + len(frame)] = header + frame
-        self.descriptor(TRANSMIT, at, GUEST + place, HEADER + len(frame))
+        offset = self.buffer_offset(TRANSMIT, at)
+        self.memory[offset : offset + HEADER + len(frame)] = header + frame
+        self.descriptor(TRANSMIT, at, GUEST + offset, HEADER + len(frame))
         self.offer(TRANSMIT, at)
 
     def receive(self, bound):
@@ -183,9 +183,9 @@ class Driver:
         ring = RECEIVE * RING_SIZE + USED + 4
         at, size = struct.unpack_from("<II", self.memory, ring + 8 * (self.seen[RECEIVE] % RING))
         self.seen[RECEIVE] = (self.seen[RECEIVE] + 1) % 65536
-        place = self.place(RECEIVE, at)
-        self.header = bytes(self.memory[place : place + HEADER])
-        frame = bytes(self.memory[place + HEADER : place + size])
+        offset = self.buffer_offset(RECEIVE, at)
+        self.header = bytes(self.memory[offset : offset + HEADER])
+        frame = bytes(self.memory[offset + HEADER : offset + size])
         self.offer_buffer()
         return frame
 
@@ -222,7 +222,7 @@ class Packed(Driver):
         self.put(number * RING_SIZE + DESC + 16 * slot, address, size, name, flags, form="<QIHH")
 
     def mine(self, number, count=0):
-        """Returns the flags of a descriptor that is made available `ahead` positions later."""
+        """Returns the flags of a descriptor that is made available, `count` positions after the next one."""
         return IS_USED if (self.placed[number] + count) % (2 * RING) >= RING else AVAILABLE
 
     def offer(self, number, at, ahead=1):
@@ -255,8 +255,8 @@ class Packed(Driver):
             time.sleep(0.002)
         size, name = struct.unpack_from("<IH", self.memory, ring + 8)
         self.seen[RECEIVE] = (self.seen[RECEIVE] + 1) % (2 * RING)
-        place = self.place(RECEIVE, name)
-        self.header = bytes(self.memory[place : place + HEADER])
-        frame = bytes(self.memory[place + HEADER : place + size])
+        offset = self.buffer_offset(RECEIVE, name)
+        self.header = bytes(self.memory[offset : offset + HEADER])
+        frame = bytes(self.memory[offset + HEADER : offset + size])
         self.offer_buffer()
         return frame
