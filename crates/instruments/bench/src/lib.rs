@@ -32,4 +32,5 @@ pub mod random;
 pub mod record;
 pub mod run;
 pub mod table;
+mod usage;
 pub mod workload;

@@ -123,6 +123,8 @@ pub struct Recorder<'a, L, R> {
     /// The function that prints progress.
     pub progress: &'a mut dyn FnMut(&str),
     log: &'a mut Log,
+    /// The end of the names of rows of another build, which have no gates.
+    suffix: Option<&'static str>,
     records: std::marker::PhantomData<R>,
 }
 
@@ -133,7 +135,36 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
             length,
             progress,
             log,
+            suffix: None,
             records: std::marker::PhantomData,
+        }
+    }
+
+    /// Returns a recorder of the same log. With a suffix, its rows are named by it, and have no gates and no targets: rows of
+    /// another build, which are for comparison.
+    pub fn with_suffix(&mut self, suffix: Option<&'static str>) -> Recorder<'_, L, R>
+    where
+        L: Copy,
+    {
+        Recorder {
+            length: self.length,
+            progress: &mut *self.progress,
+            log: &mut *self.log,
+            suffix,
+            records: std::marker::PhantomData,
+        }
+    }
+
+    /// Returns the row as it is recorded.
+    fn named(&self, case: &Case) -> Case {
+        match self.suffix {
+            None => case.clone(),
+            Some(suffix) => Case {
+                name: format!("{}{suffix}", case.name),
+                gate: Gate::None,
+                target: None,
+                ..case.clone()
+            },
         }
     }
 
@@ -183,17 +214,21 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
             );
         }
         let Case {
-            name, asked, unit, ..
-        } = case;
+            name,
+            asked,
+            gate,
+            target,
+            unit,
+        } = self.named(case);
         (self.progress)(&format!("  {name} ({asked}): {value:.4} {unit}"));
         self.add(R::from(Value {
-            case: name.clone(),
+            case: name,
             round,
-            asked: asked.clone(),
-            gate: case.gate,
-            target: case.target,
+            asked,
+            gate,
+            target,
             value,
-            unit: (*unit).to_owned(),
+            unit: unit.to_owned(),
         }))
     }
 
@@ -202,14 +237,20 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
     /// # Errors
     /// The log cannot be written.
     pub fn missing(&mut self, case: &Case, reason: &str) -> Result<(), R::Error> {
-        let Case { name, asked, .. } = case;
+        let Case {
+            name,
+            asked,
+            gate,
+            target,
+            unit,
+        } = self.named(case);
         (self.progress)(&format!("  {name} ({asked}): not measured: {reason}"));
         self.add(R::from(Missing {
-            case: name.clone(),
-            asked: asked.clone(),
-            gate: case.gate,
-            target: case.target,
-            unit: case.unit.to_owned(),
+            case: name,
+            asked,
+            gate,
+            target,
+            unit: unit.to_owned(),
             reason: reason.to_owned(),
         }))
     }
@@ -217,6 +258,17 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
     /// Returns the number of records so far.
     pub fn recorded(&self) -> usize {
         self.log.records().len()
+    }
+
+    /// Returns the value of a row in a round.
+    pub fn value_of(&self, case: &str, round: usize) -> Option<&Value> {
+        self.log
+            .records()
+            .iter()
+            .find_map(|record| match R::of(record)?.item()? {
+                Item::Value(value) if value.case == case && value.round == round => Some(value),
+                _ => None,
+            })
     }
 
     /// Records that rows could not be measured in some round: the rows of the records from `first` on with fewer values

@@ -55,7 +55,7 @@ impl Experiment {
         &self,
         recorder: &mut Recorder<'_>,
         round: usize,
-        system: &System,
+        system: &System<'_>,
         folder: &Path,
     ) -> Result<(), IpsBenchError> {
         let path = folder.join("attacks.rules");
@@ -82,17 +82,19 @@ impl Experiment {
         let loads = [(1, ALONE), (ONE_OF, full * BELOW), (ONE_OF, full * TWICE)];
         for (load, (every, offered)) in LOADS.into_iter().zip(loads) {
             let [missed, inspected] = attacks_under(system.name, load);
-            let json = match measure(every, Some(offered)) {
-                Ok(json) => json,
+            let counted = measure(every, Some(offered)).and_then(|json| {
+                Ok((
+                    number(&json, "/attacks/requests")?,
+                    number(&json, "/attacks/passed")?,
+                ))
+            });
+            let (requests, passed) = match counted {
+                Ok(counted) => counted,
                 Err(error) => {
                     recorder.all_missing([missed, inspected], &reason(error)?)?;
                     continue;
                 }
             };
-            let (requests, passed) = (
-                number(&json, "/attacks/requests")?,
-                number(&json, "/attacks/passed")?,
-            );
             if requests == 0.0 {
                 let reason = "no attack reached the function in this time";
                 recorder.all_missing([missed, inspected], reason)?;

@@ -1,5 +1,7 @@
 //! The errors of the experiment `ips`.
 
+use std::path::PathBuf;
+
 use crate::file_error::FileError;
 
 /// The error of `millrace bench ips`.
@@ -19,4 +21,7 @@ pub enum IpsBenchError {
     /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The program of an earlier build does not exist.
+    #[error("--before {}: there is no such file; expected the program millrace of an earlier build. To build one: scripts/build-before.sh COMMIT millrace", .0.display())]
+    NoBefore(PathBuf),
 }

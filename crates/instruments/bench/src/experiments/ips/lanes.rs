@@ -24,7 +24,7 @@ impl Experiment {
         &self,
         recorder: &mut Recorder<'_>,
         round: usize,
-        system: &System,
+        system: &System<'_>,
     ) -> Result<(), IpsBenchError> {
         let (cores, seconds) = (cores(), recorder.length.seconds);
         for (row, (count, _)) in lane_rows(system.name).iter().zip(LANES) {
@@ -43,7 +43,7 @@ impl Experiment {
     /// Returns the ratio of the rate of several lanes to the rate of one lane.
     pub(super) fn lanes_over_one(
         &self,
-        system: &System,
+        system: &System<'_>,
         count: usize,
         seconds: f64,
     ) -> Result<f64, IpsBenchError> {
@@ -53,10 +53,9 @@ impl Experiment {
         let one = number(&one, "/packets_per_second")?;
         let [name, size] = frame;
         let arguments = [name, size, "--wait".to_owned()];
-        let command =
-            |number: usize| self.command(system, Some((self.core + number) % cores), seconds, &arguments);
+        let command = |number: usize| system.command(Some((self.core + number) % cores), seconds, &arguments);
         let commands: Vec<Command> = (0..count).map(command).collect();
-        let outputs = together(commands).map_err(file(&self.program))?;
+        let outputs = together(commands).map_err(file(system.build.program))?;
         let mut sum = 0.0;
         for (command, output) in outputs {
             sum += number(

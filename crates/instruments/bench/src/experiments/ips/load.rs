@@ -5,8 +5,7 @@
 use serde_json::Value as Json;
 
 use super::rows::{
-    FRAME, OBJECTS, OPEN, PROFILES, RELOAD_LOAD, TWICE, half_rows, http_rows, open_rows, reload_rows,
-    twice_rows,
+    FRAME, OPEN, PROFILES, RELOAD_LOAD, TWICE, half_rows, http_rows, open_rows, reload_rows, twice_rows,
 };
 use super::{Experiment, IpsBenchError, Recorder, System, number, reason};
 
@@ -16,29 +15,24 @@ const OPEN_SEGMENTS: [u32; 2] = [2, 8];
 const LATENCY_MIN_US: f64 = 0.1;
 
 impl Experiment {
-    /// Measures connections with an HTTP request and a response.
+    /// Measures connections with an HTTP request and a response of `kib` KiB.
     pub(super) fn http(
         &self,
         recorder: &mut Recorder<'_>,
         round: usize,
-        system: &System,
+        system: &System<'_>,
+        kib: u16,
     ) -> Result<(), IpsBenchError> {
-        for kib in OBJECTS {
-            let [connections, bodies] = http_rows(system.name, kib);
-            let arguments = ["--http".to_owned(), kib.to_string()];
-            let json = match self.measure(system, Some(self.core), recorder.length.seconds, &arguments) {
-                Ok(json) => json,
-                Err(error) => {
-                    recorder.all_missing([connections, bodies], &reason(error)?)?;
-                    continue;
-                }
-            };
-            let per_second = number(&json, "/connections_per_second")?;
-            recorder.value(&connections, round, per_second)?;
-            let gbps = per_second * f64::from(kib) * 1024.0 * 8.0 / 1e9;
-            recorder.value(&bodies, round, gbps)?;
-        }
-        Ok(())
+        let [connections, bodies] = http_rows(system.name, kib);
+        let arguments = ["--http".to_owned(), kib.to_string()];
+        let json = self.measure(system, Some(self.core), recorder.length.seconds, &arguments);
+        let per_second = match json.and_then(|json| number(&json, "/connections_per_second")) {
+            Ok(per_second) => per_second,
+            Err(error) => return recorder.all_missing([connections, bodies], &reason(error)?),
+        };
+        recorder.value(&connections, round, per_second)?;
+        let gbps = per_second * f64::from(kib) * 1024.0 * 8.0 / 1e9;
+        recorder.value(&bodies, round, gbps)
     }
 
     /// Measures a function at half of its highest rate, and with both profiles at twice that rate.
@@ -46,7 +40,7 @@ impl Experiment {
         &self,
         recorder: &mut Recorder<'_>,
         round: usize,
-        system: &System,
+        system: &System<'_>,
     ) -> Result<(), IpsBenchError> {
         let full = match self.rate(system, FRAME, recorder.length.seconds) {
             Ok(full) => full.packets_per_second,
@@ -58,11 +52,14 @@ impl Experiment {
             }
         };
         let rows = half_rows(system.name);
-        match self.offered(recorder, system, full / 2.0) {
-            Ok(json) => {
-                let pointers = ["/under_load/latency_us/p50", "/under_load/latency_us/p999"];
-                for (row, pointer) in rows.iter().zip(pointers) {
-                    recorder.value(row, round, number(&json, pointer)?)?;
+        let half = self.offered(recorder, system, full / 2.0).and_then(|json| {
+            let latency = |percentile: &str| number(&json, &format!("/under_load/latency_us/{percentile}"));
+            Ok([latency("p50")?, latency("p999")?])
+        });
+        match half {
+            Ok(values) => {
+                for (row, value) in rows.iter().zip(values) {
+                    recorder.value(row, round, value)?;
                 }
             }
             Err(error) => recorder.all_missing(rows, &reason(error)?)?,
@@ -72,21 +69,15 @@ impl Experiment {
             settings.push(format!("profile={profile}"));
             let overloaded = System { settings, ..*system };
             let rows = twice_rows(system.name, profile);
-            let json = match self.offered(recorder, &overloaded, full * TWICE) {
-                Ok(json) => json,
+            let values = self
+                .offered(recorder, &overloaded, full * TWICE)
+                .and_then(|json| twice_values(&json, profile, full));
+            let values = match values {
+                Ok(values) => values,
                 Err(error) => {
                     recorder.all_missing(rows, &reason(error)?)?;
                     continue;
                 }
-            };
-            let share = number(&json, "/packets_per_second")? / full * 100.0;
-            // With the profile `closed`, every packet that leaves must have been inspected. With `open`,
-            // packets that leave without inspection must have been counted.
-            let (carried, inspected) = (number(&json, "/packets")?, counter(&json, "frames")?);
-            let uninspected = counter(&json, "uninspected")?;
-            let values = match profile {
-                "closed" => vec![share, carried - inspected],
-                _ => vec![share, carried - inspected - uninspected, uninspected],
             };
             for (row, value) in rows.iter().zip(values) {
                 recorder.value(row, round, value)?;
@@ -96,7 +87,12 @@ impl Experiment {
     }
 
     /// Measures a function under a load.
-    fn offered(&self, recorder: &Recorder<'_>, system: &System, rate: f64) -> Result<Json, IpsBenchError> {
+    fn offered(
+        &self,
+        recorder: &Recorder<'_>,
+        system: &System<'_>,
+        rate: f64,
+    ) -> Result<Json, IpsBenchError> {
         let arguments = [
             "--frame".to_owned(),
             FRAME.to_string(),
@@ -107,7 +103,11 @@ impl Experiment {
     }
 
     /// Loads all rules again under load. The compilation runs on another core than the function, as in a switch.
-    pub(super) fn reload(&self, recorder: &mut Recorder<'_>, system: &System) -> Result<(), IpsBenchError> {
+    pub(super) fn reload(
+        &self,
+        recorder: &mut Recorder<'_>,
+        system: &System<'_>,
+    ) -> Result<(), IpsBenchError> {
         let full = match self.rate(system, FRAME, recorder.length.seconds) {
             Ok(full) => full.packets_per_second,
             Err(error) => return recorder.all_missing(reload_rows(""), &reason(error)?),
@@ -116,19 +116,13 @@ impl Experiment {
         let frame = FRAME.to_string();
         let arguments = ["--frame", &frame, "--offered", &offered, "--reload"].map(str::to_owned);
         let seconds = recorder.length.seconds.max(1.0) * 4.0;
-        let json = match self.measure(system, None, seconds, &arguments) {
-            Ok(json) => json,
+        let measured = self
+            .measure(system, None, seconds, &arguments)
+            .and_then(|json| Ok((reload_values(&json)?, json)));
+        let (values, json) = match measured {
+            Ok(measured) => measured,
             Err(error) => return recorder.all_missing(reload_rows(""), &reason(error)?),
         };
-        let before = number(&json, "/under_load/latency_us/p999")?;
-        let during = number(&json, "/under_load/reload/latency_us/p999")?;
-        let values = [
-            number(&json, "/under_load/reload/lost")?,
-            number(&json, "/under_load/reload/seconds")?,
-            during / before.max(LATENCY_MIN_US),
-            during,
-            number(&json, "/under_load/reload/exchange_us")?,
-        ];
         let rows = reload_rows(json["loaded"].as_str().unwrap_or_default());
         for (row, value) in rows.iter().zip(values) {
             recorder.value(row, 0, value)?;
@@ -141,20 +135,51 @@ impl Experiment {
         &self,
         recorder: &mut Recorder<'_>,
         round: usize,
-        system: &System,
+        system: &System<'_>,
     ) -> Result<(), IpsBenchError> {
         let [share, one_core] = open_rows(system.name);
         let [data, all] = OPEN_SEGMENTS;
         let arguments = ["--connections".to_owned(), OPEN.to_string()];
         let arguments = [&arguments[..], &["--data".to_owned(), data.to_string()]].concat();
-        let json = match self.measure(system, Some(self.core), recorder.length.seconds, &arguments) {
-            Ok(json) => json,
-            Err(error) => return recorder.all_missing([share, one_core], &reason(error)?),
-        };
-        let followed = counter(&json, "tcp_sessions")? * f64::from(all) / number(&json, "/packets")? * 100.0;
-        recorder.value(&share, round, followed)?;
-        recorder.value(&one_core, round, number(&json, "/packets_per_second")? / 1e6)
+        let measured = self
+            .measure(system, Some(self.core), recorder.length.seconds, &arguments)
+            .and_then(|json| {
+                let followed = counter(&json, "tcp_sessions")? * f64::from(all) / number(&json, "/packets")?;
+                Ok((followed * 100.0, number(&json, "/packets_per_second")? / 1e6))
+            });
+        match measured {
+            Ok((followed, mpps)) => {
+                recorder.value(&share, round, followed)?;
+                recorder.value(&one_core, round, mpps)
+            }
+            Err(error) => recorder.all_missing([share, one_core], &reason(error)?),
+        }
     }
+}
+
+/// Returns the values of the rows of a profile at twice the highest rate `full`. With the profile `closed`, every packet that
+/// leaves must have been inspected. With `open`, packets that leave without inspection must have been counted.
+fn twice_values(json: &Json, profile: &str, full: f64) -> Result<Vec<f64>, IpsBenchError> {
+    let share = number(json, "/packets_per_second")? / full * 100.0;
+    let (carried, inspected) = (number(json, "/packets")?, counter(json, "frames")?);
+    let uninspected = counter(json, "uninspected")?;
+    Ok(match profile {
+        "closed" => vec![share, carried - inspected],
+        _ => vec![share, carried - inspected - uninspected, uninspected],
+    })
+}
+
+/// Returns the values of the rows of a reload.
+fn reload_values(json: &Json) -> Result<[f64; 5], IpsBenchError> {
+    let before = number(json, "/under_load/latency_us/p999")?;
+    let during = number(json, "/under_load/reload/latency_us/p999")?;
+    Ok([
+        number(json, "/under_load/reload/lost")?,
+        number(json, "/under_load/reload/seconds")?,
+        during / before.max(LATENCY_MIN_US),
+        during,
+        number(json, "/under_load/reload/exchange_us")?,
+    ])
 }
 
 /// Returns a counter of a function.

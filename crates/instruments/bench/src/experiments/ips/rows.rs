@@ -4,6 +4,8 @@
 use crate::gated::Gate;
 use crate::gated::recorder::{Case, case};
 
+/// The sizes of frames of the published experiment, with check sequence.
+pub(super) const FRAMES: [u16; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 /// The systems with rules.
 pub(super) const ONE: &str = "one rule";
 pub(super) const MANY: &str = "14,000 rules";
@@ -38,6 +40,9 @@ pub(super) const LOADS: [&str; 3] = ["alone", "beside 95 % of its rate", "beside
 const MIXES: [&str; 4] = ["web", "http", "dns", "mail"];
 /// The ratio to the rate of Suricata that gate I5 asks for.
 const RATIO: f64 = 1.5;
+
+/// How many times as fast as the earlier build public captures must be read: gate I16.
+const FASTER: f64 = 1.65;
 
 /// Returns the rows of a function and a size of frames: its share of two links, its rate, and its ratio to `monitor`.
 pub(super) fn frame_rows(system: &str, frame: u16) -> [Case; 3] {
@@ -172,4 +177,44 @@ pub(super) fn mix_rows(mix: &str, asked: &str) -> [Case; 3] {
         ("ratio to suricata", Gate::AtLeast(RATIO), ""),
     ]
     .map(|(what, gate, unit)| case(format!("engine, {mix}: {what}"), asked, gate, unit))
+}
+
+/// Returns the rows of public captures: user time, rate by user time, and alerts.
+pub(super) fn capture_rows(asked: &str) -> [Case; 3] {
+    [
+        ("user time", "s"),
+        ("rate by user time", "Mbit/s"),
+        ("alerts", ""),
+    ]
+    .map(|(what, unit)| case(format!("captures, {MANY}: {what}"), asked, Gate::None, unit))
+}
+
+/// Returns the row of the user time of the earlier build over that of this one.
+pub(super) fn faster_row(asked: &str) -> Case {
+    case(
+        format!("captures, {MANY}: times as fast as the earlier build"),
+        asked,
+        Gate::AtLeast(FASTER),
+        "times",
+    )
+}
+
+/// Returns the rows of the rounds that are rates: those of this build are compared with those of the earlier one.
+pub(super) fn rates() -> impl Iterator<Item = Case> {
+    [ONE, MANY].into_iter().flat_map(|system| {
+        let frames = FRAMES.into_iter().map(move |frame| frame_rows(system, frame));
+        let http = OBJECTS.into_iter().map(move |kib| http_rows(system, kib));
+        let of_frames = frames.map(|[_, one_core, _]| one_core);
+        let of_http = http.map(|[connections, _]| connections);
+        let [_, of_open] = open_rows(system);
+        of_frames.chain(of_http).chain([of_open])
+    })
+}
+
+/// Returns the rows of the engine that are rates of this project.
+pub(super) fn engine_rates(asked: &str) -> impl Iterator<Item = Case> {
+    MIXES.into_iter().map(move |mix| {
+        let [ours, ..] = mix_rows(mix, asked);
+        ours
+    })
 }

@@ -5,7 +5,8 @@ use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
 use millrace_report::stats::Summary;
 
-use super::{FRAMES, GAP, IpsRecord, Rate};
+use super::rows::FRAMES;
+use super::{GAP, IpsRecord, Rate};
 use crate::gated::recorder::{GatedRecord as _, rows_of};
 use crate::gated::section::{lead, rows_table};
 use crate::page::source::Source;

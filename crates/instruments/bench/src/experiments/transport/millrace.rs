@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::error::{TransportBenchError, output};
 use super::files::differences;
 use super::test_bed::{SENDER, TestBed, address, host};
-use super::usage::{children_s, peak_memory};
+use crate::usage::{children_s, peak_memory};
 
 /// The time limit until a receiver has printed its ticket.
 const LISTENS: Duration = Duration::from_secs(10);

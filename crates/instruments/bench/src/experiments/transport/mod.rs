@@ -24,7 +24,6 @@ mod recorder;
 mod rows;
 pub(crate) mod section;
 mod test_bed;
-mod usage;
 mod virtual_time;
 
 use crate::record::Record;

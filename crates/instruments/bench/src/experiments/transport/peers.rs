@@ -16,10 +16,10 @@ use millrace_process::{Running, is_installed, pause};
 use super::error::{TransportBenchError, output};
 use super::files;
 use super::test_bed::{SENDER, TestBed, address, host};
-use super::usage::children_s;
 use crate::experiments::lan::iperf;
 use crate::file_error::file;
 use crate::record::Record;
+use crate::usage::children_s;
 
 /// The port of the SSH server, and of SRT.
 const SSH: u16 = 2222;

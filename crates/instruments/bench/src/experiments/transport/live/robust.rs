@@ -12,12 +12,12 @@ use super::super::millrace::verified_bytes;
 use super::super::peers::Ssh;
 use super::super::recorder::Recorder;
 use super::super::test_bed::{PathSettings, SENDER, address};
-use super::super::usage::peak_memory;
 use super::{Live, Receiver, Transfer};
 use crate::file_error::file;
 use crate::gated::Gate;
 use crate::gated::recorder::{Case, case};
 use crate::random::Random;
+use crate::usage::peak_memory;
 
 /// The start of the status of a program that SIGKILL ended.
 const SIGKILLED: &str = "signal: 9";
