@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-exchange bench-nic bench-wan bench-transport simulate management management-programs management-ovsdb management-netconf management-collectors management-gnmi management-ansible management-fleet kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-exchange bench-ips bench-nic bench-wan bench-transport simulate management management-programs management-ovsdb management-netconf management-collectors management-gnmi management-ansible management-fleet kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -107,6 +107,11 @@ bench-exchange: build-switch ## run an exchange for an hour: traffic, changes, k
 	@scripts/setup.sh python
 	cargo build --release --locked -p millrace-ix
 	target/release/millrace bench exchange --sources . $(ARGS)
+	target/release/millrace report out/bench
+
+bench-ips: build-switch ## measure intrusion prevention against its gates, beside the build of BEFORE (a commit; by default that of origin/main, BEFORE= for none; half an hour, and a build; ARGS=--quick: some minutes; ARGS=--captures-only: public captures only)
+	@before=$(if $(BEFORE),$$(scripts/build-before.sh $(BEFORE) millrace)); \
+	set -x; target/release/millrace bench ips $${before:+--before $$before} $(ARGS)
 	target/release/millrace report out/bench
 
 bench: build-switch ## measure and print the acceptance figures, beside the build of BEFORE (a commit; by default that of origin/main, BEFORE= for none; half an hour)
