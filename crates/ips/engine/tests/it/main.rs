@@ -19,6 +19,7 @@ mod countries;
 mod default_deny;
 mod detection;
 mod documented_forms;
+mod early_responses;
 mod encrypted;
 mod ended_flows;
 mod evasions_ip;

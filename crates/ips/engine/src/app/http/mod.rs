@@ -173,7 +173,9 @@ impl Http {
                 (!self.request.forks.is_empty(), &mut self.request.pending)
             }
             Direction::ToClient => {
+                self.request.lend_line(&mut self.pairing);
                 self.response.data(bytes, &mut self.pairing, out, &self.settings);
+                self.request.take_line_back(&mut self.pairing);
                 let has_stopped = !self.response.forks.is_empty() || self.pairing.pauses_responses;
                 (has_stopped, &mut self.response.pending)
             }
@@ -269,7 +271,11 @@ impl Parser for Http {
         self.alternatives.end(direction, out, &self.settings);
         match direction {
             Direction::ToServer => self.request.end(&mut self.pairing, out, &self.settings),
-            Direction::ToClient => self.response.end(&mut self.pairing, out, &self.settings),
+            Direction::ToClient => {
+                self.request.lend_line(&mut self.pairing);
+                self.response.end(&mut self.pairing, out, &self.settings);
+                self.request.take_line_back(&mut self.pairing);
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::request::HalfLine;
 use crate::app::heap::heap;
 use crate::app::transaction::LIVE_TRANSACTIONS;
 
@@ -26,11 +27,24 @@ pub(super) enum Method {
     Other,
 }
 
+impl Method {
+    /// Returns the kind of a method by its name.
+    pub(super) fn of(name: &[u8]) -> Method {
+        match name {
+            b"HEAD" => Method::Head,
+            b"CONNECT" => Method::Connect,
+            _ => Method::Other,
+        }
+    }
+}
+
 /// The pairing of the requests and responses of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
     /// Requests without complete response, oldest first.
     pub(super) waiting: VecDeque<Waiting>,
+    /// The incomplete line of a request behind these, while bytes of the server are parsed.
+    pub(super) half_line: HalfLine,
     /// True once a request was removed because too many wait: responses cannot be assigned to requests any more.
     pub(super) has_overflowed: bool,
     /// The transaction of the last request to change the protocol, until its response begins.
@@ -51,7 +65,7 @@ pub(super) struct Pairing {
     pub(super) is_refused: bool,
 }
 
-heap!(Pairing { waiting });
+heap!(Pairing { waiting, half_line });
 
 impl Pairing {
     pub(super) fn push(&mut self, waiting: Waiting) {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use millrace_ips_rules::buffers::Buffer;
 
+mod half_line;
 mod responses;
 mod segmentation;
 

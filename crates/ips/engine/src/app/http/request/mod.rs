@@ -5,6 +5,7 @@ mod host;
 mod http_09;
 mod publish;
 mod request_line;
+mod start;
 mod tunnel;
 
 use millrace_ips_rules::buffers::Buffer;
@@ -13,21 +14,18 @@ use super::body::Body;
 use super::chunked::{self, Chunked, Part};
 use super::framing::{self, Section};
 use super::headers::{Headers, Lines, line};
-use super::pairing::{Method, Pairing, Waiting};
-use super::publish::update_record;
+use super::pairing::Pairing;
 use super::readings::{Forks, Framing, Kind, Position, Reading, of_lines, other_chunks};
 use super::step::{BLOCK_ROOM, HEADERS_SIZE, LINE_SIZE, Step};
-use super::uri::Uri;
-use crate::app::AppProtocol;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
-use host::is_valid_host;
-use request_line::{METHODS, RequestLine, is_encoded_twice};
+use request_line::RequestLine;
 
 pub(super) use publish::publish_headers;
 pub(super) use request_line::{is_http_11, trimmed};
+pub(super) use start::HalfLine;
 
 const SIDE: Direction = Direction::ToServer;
 
@@ -65,6 +63,8 @@ pub(super) struct RequestSide {
     /// The request in progress, or the last one.
     transaction: Option<u64>,
     is_open: bool,
+    /// True if the response to the request in progress has begun, and its line is incomplete.
+    is_answered: bool,
     headers: Headers,
     line: RequestLine,
     body: Option<Body>,
@@ -349,145 +349,6 @@ impl RequestSide {
                 }
                 step
             }
-        }
-    }
-
-    fn first_line(
-        &mut self,
-        data: &[u8],
-        pairing: &mut Pairing,
-        out: &mut Transactions,
-        settings: &AppSettings,
-    ) -> Step {
-        let Some((end, next)) = line(data, self.lines(), false) else {
-            return Step::NeedMore;
-        };
-        let text = &data[..end];
-        if text.is_empty() {
-            return Step::Consumed(next);
-        }
-        if settings.is_inline && !settings.is_asymmetric && pairing.awaits_upgrade.is_some() {
-            // If the server changes the protocol, the bytes are not requests.
-            self.differ(out, framing::TUNNEL);
-        }
-        if let Some(previous) = self.transaction {
-            let mut parsed = RequestLine::default();
-            parsed.parse(text);
-            if parsed.protocol().is_none() && !METHODS.contains(&parsed.method()) {
-                if let Some(transaction) = out.by_id(previous) {
-                    transaction.raise("http.request_body_unexpected");
-                }
-                return Step::Consumed(next);
-            }
-        }
-        self.start(text, pairing, out);
-        self.position.ahead = next as u64;
-        if self.head.capacity() == 0 {
-            self.head.reserve_exact(data.len().min(BLOCK_ROOM));
-        }
-        self.head.extend_from_slice(&data[..next]);
-        let line_end = self.section.line_end(&data[..next]);
-        if line_end.is_some() {
-            self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
-        }
-        for event in framing::request_line(text).into_iter().chain(line_end) {
-            self.differ(out, event);
-        }
-        Step::Consumed(next)
-    }
-
-    /// Begins a request with its first line.
-    fn start(&mut self, text: &[u8], pairing: &mut Pairing, out: &mut Transactions) {
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        self.line.parse(text);
-        self.headers.clear();
-        self.block.clear();
-        self.head.clear();
-        self.section = Section::default();
-        self.checked = 0;
-        self.is_ambiguous = false;
-        self.forks.begin();
-        self.body = None;
-        self.is_open = true;
-        let request = &self.line;
-        let transaction = out.start(AppProtocol::Http);
-        transaction.begin[SIDE.index()] = Some(self.position.start());
-        transaction.is_reading = self.reading.is_some();
-        self.transaction = Some(transaction.id);
-        transaction.publish(Buffer::HttpRequestLine, SIDE, text);
-        transaction.publish(Buffer::HttpMethod, SIDE, request.method());
-        let uri = request.uri().unwrap_or_default();
-        if request.uri().is_some() {
-            transaction.publish(Buffer::HttpUriRaw, SIDE, uri);
-        }
-        let method = match request.method() {
-            b"HEAD" => Method::Head,
-            b"CONNECT" => Method::Connect,
-            _ => Method::Other,
-        };
-        let parsed = if method == Method::Connect {
-            Uri::parse_host(uri)
-        } else {
-            Uri::parse(uri)
-        };
-        let normal = if method == Method::Connect {
-            None
-        } else {
-            parsed.normalise()
-        };
-        if let Some(normal) = &normal {
-            transaction.publish(Buffer::HttpUri, SIDE, normal.as_slice());
-        }
-        if let Some(cut) = request.cut_uri() {
-            transaction.publish(Buffer::HttpUriRaw, SIDE, cut);
-            if let Some(normal) = Uri::parse(cut).normalise() {
-                transaction.publish(Buffer::HttpUri, SIDE, normal.as_slice());
-            }
-        }
-        if let Some(protocol) = request.protocol() {
-            transaction.publish(Buffer::HttpProtocol, SIDE, protocol);
-        }
-        if request.has_leading_space {
-            transaction.raise("http.request_line_leading_whitespace");
-        }
-        if request.has_odd_delimiter {
-            transaction.raise("http.method_delim_non_compliant");
-        }
-        if request.has_odd_uri {
-            transaction.raise("http.uri_delim_non_compliant");
-        }
-        if !request.is_valid() {
-            transaction.raise("http.request_line_invalid");
-        }
-        if is_encoded_twice(uri) {
-            transaction.raise("http.double_encoded_uri");
-        }
-        if parsed.host.is_some_and(|host| !is_valid_host(host)) {
-            transaction.raise("http.request_uri_host_invalid");
-        }
-        transaction.advance(SIDE, Progress::Started);
-        update_record(transaction, |record| {
-            record.method = request.method().to_vec();
-            record.url = uri.to_vec();
-            record.protocol = request.protocol().unwrap_or_default().to_vec();
-        });
-        let path = normal.as_deref().unwrap_or_default();
-        let path = path.split(|&byte| byte == b'?').next();
-        let file_name = path.unwrap_or_default().to_vec();
-        pairing.push(Waiting {
-            transaction: transaction.id,
-            method,
-            is_http_09: self.line.protocol().is_none(),
-            expects_continue: false,
-            file_name,
-        });
-        self.state = if self.line.protocol().is_some() {
-            State::Headers
-        } else {
-            State::Http09
-        };
-        if self.state == State::Http09 && self.reading.is_some_and(|reading| reading.is_http_09) {
-            self.finish(out);
         }
     }
 

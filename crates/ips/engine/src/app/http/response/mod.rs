@@ -398,20 +398,23 @@ impl ResponseSide {
         self.checked = 0;
         self.is_ambiguous = false;
         self.forks.begin();
-        let waiting = pairing.waiting.pop_front().unwrap_or_else(|| {
-            let transaction = out.start(AppProtocol::Http);
-            transaction.raise("http.unable_to_match_response_to_request");
-            transaction.publish(Buffer::HttpUriRaw, Direction::ToServer, UNSEEN);
-            transaction.advance(Direction::ToServer, Progress::Complete);
-            update_record(transaction, |record| record.url = UNSEEN.to_vec());
-            Waiting {
-                transaction: transaction.id,
-                method: Method::Other,
-                is_http_09: false,
-                expects_continue: false,
-                file_name: UNSEEN.to_vec(),
-            }
-        });
+        let waiting = pairing.waiting.pop_front();
+        let waiting = waiting
+            .or_else(|| pairing.half_line.begin(out))
+            .unwrap_or_else(|| {
+                let transaction = out.start(AppProtocol::Http);
+                transaction.raise("http.unable_to_match_response_to_request");
+                transaction.publish(Buffer::HttpUriRaw, Direction::ToServer, UNSEEN);
+                transaction.advance(Direction::ToServer, Progress::Complete);
+                update_record(transaction, |record| record.url = UNSEEN.to_vec());
+                Waiting {
+                    transaction: transaction.id,
+                    method: Method::Other,
+                    is_http_09: false,
+                    expects_continue: false,
+                    file_name: UNSEEN.to_vec(),
+                }
+            });
         out.has_lost |= pairing.has_overflowed;
         if pairing.awaits_upgrade == Some(waiting.transaction) {
             pairing.awaits_upgrade = None;
