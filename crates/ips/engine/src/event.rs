@@ -286,6 +286,8 @@ pub struct TcpSummary {
     pub state: Option<TcpState>,
     /// True if bytes of the stream are lost, by [`Direction::index`].
     pub has_gaps: [bool; 2],
+    /// True if the connection is followed although its handshake was not seen.
+    pub is_midstream: bool,
 }
 
 /// The state of a connection between two ends, by the names that RFC 9293, section 3.3.2 gives the states of one end.

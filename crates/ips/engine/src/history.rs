@@ -55,6 +55,7 @@ impl TcpSummary {
                 let stream = session.and_then(|session| session.stream(direction));
                 stream.is_some_and(Stream::has_gaps)
             }),
+            is_midstream: session.is_some_and(Session::is_midstream),
         }
     }
 }

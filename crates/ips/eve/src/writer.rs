@@ -117,13 +117,16 @@ impl Writer {
     }
 }
 
-/// Writes the packets and bytes of a flow.
+/// Writes the packets and bytes of a flow, and `midstream` if its handshake was not seen.
 pub(crate) fn counters(out: &mut Object<'_>, flow: &FlowSummary) {
     let [to_server, to_client] = flow.counters;
     out.field("pkts_toserver", to_server.packets)
         .field("pkts_toclient", to_client.packets)
         .field("bytes_toserver", to_server.bytes)
         .field("bytes_toclient", to_client.bytes);
+    if flow.tcp.is_some_and(|tcp| tcp.is_midstream) {
+        out.field("midstream", true);
+    }
 }
 
 /// Writes a file.

@@ -47,7 +47,7 @@ structures! {
     FlowKey { client, server, client_port, server_port, protocol, vlans, tunnel_depth }
     FlowSummary { id, key, start, last, state, counters, app, apps, original_app, icmp, verdict, is_alerted, has_parser_error, transactions, tcp }
     FoundJson { is_extra, key, json }
-    TcpSummary { flags, state, has_gaps }
+    TcpSummary { flags, state, has_gaps, is_midstream }
     Tunnel { src, dst, ports, protocol, depth }
     AlertContext { flow, direction, record, files, bits, counters, variables }
     FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored, is_joined }

@@ -108,6 +108,11 @@ impl Session {
         self.state
     }
 
+    /// Returns true if the handshake was not seen.
+    pub fn is_midstream(&self) -> bool {
+        self.is_midstream
+    }
+
     /// Returns true if a reset ended the connection.
     pub fn is_reset(&self) -> bool {
         self.is_reset

@@ -228,3 +228,31 @@ fn the_request_of_an_upgrade_and_its_answer_are_the_record_of_the_first_stream()
         }
     }
 }
+
+#[test]
+fn a_connection_that_is_followed_without_its_handshake_is_midstream() {
+    let rules = "alert http any any -> any any (http.method; content:\"GET\"; sid:1;)";
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec();
+    let packets = tcp(80, &[(false, request), (true, response)], 1000);
+    for mode in [Mode::Ids, Mode::Ips] {
+        for (first, expected) in [(0, false), (3, true)] {
+            let settings = Settings {
+                mode,
+                records: true,
+                accepts_midstream: true,
+                ..Settings::default()
+            };
+            let mut bed = TestBed::with(settings, rules);
+            bed.send_all(packets[first..].to_vec());
+            bed.finish();
+            let of = |event: &Event| match event {
+                Event::Alert(alert) => alert.context.as_ref().and_then(|context| context.flow.tcp),
+                Event::Flow(flow, ..) => flow.tcp,
+                _ => None,
+            };
+            let found = bed.events().iter().filter_map(of).map(|tcp| tcp.is_midstream);
+            assert_eq!(found.collect::<Vec<_>>(), [expected; 2], "{mode:?}, {first}");
+        }
+    }
+}

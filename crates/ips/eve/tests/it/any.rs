@@ -78,11 +78,14 @@ fn tcp() -> impl Strategy<Value = TcpSummary> {
         LastAck,
         Closed,
     ]));
-    (any::<[u8; 2]>(), state, any::<[bool; 2]>()).prop_map(|(flags, state, has_gaps)| TcpSummary {
-        flags,
-        state,
-        has_gaps,
-    })
+    (any::<[u8; 2]>(), state, any::<[bool; 2]>(), any::<bool>()).prop_map(
+        |(flags, state, has_gaps, is_midstream)| TcpSummary {
+            flags,
+            state,
+            has_gaps,
+            is_midstream,
+        },
+    )
 }
 
 prop_compose! {

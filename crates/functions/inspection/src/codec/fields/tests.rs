@@ -54,6 +54,7 @@ fn flow() -> FlowSummary {
             flags: [0x1b, 0x12],
             state: Some(TcpState::TimeWait),
             has_gaps: [false, true],
+            is_midstream: true,
         }),
     }
 }
