@@ -1,5 +1,6 @@
 //! The settings of the functions `ips` and `ids`.
 
+use millrace_ips_engine::app::CONTENT_CODINGS;
 use millrace_ips_engine::app::file::STORE_LIMIT;
 use millrace_ips_engine::{Cause, Encryption, Mode, Overload, Policies, Policy, Settings as EngineSettings};
 use millrace_nf::{SettingError, Settings, Setup};
@@ -28,6 +29,10 @@ const OWN: &[(&str, &str)] = &[
     (
         "body_kib",
         "data of an HTTP body or attachment that are inspected, in KiB (100)",
+    ),
+    (
+        "content_codings",
+        "content codings of an HTTP body that are undone, one inside the other, 1 to 5 (2)",
     ),
     (
         "midstream",
@@ -269,6 +274,11 @@ impl Config {
             app: millrace_ips_engine::app::AppSettings {
                 request_body_limit: body,
                 response_body_limit: body,
+                content_codings: settings.within(
+                    "content_codings",
+                    defaults.app.content_codings,
+                    CONTENT_CODINGS,
+                )?,
                 attachment_limit: body,
                 hashes_files: yes_no("hashes", false)?,
                 store_limit: if stores { STORE_LIMIT } else { 0 },

@@ -75,7 +75,7 @@ pub use frames::{FrameReport, FrameSet, FrameView};
 pub use parser::{Outcome, Parser};
 pub use probe::{ProtocolDetection, detect_protocol};
 pub use protocol::AppProtocol;
-pub use settings::{AppSettings, Asks};
+pub use settings::{AppSettings, Asks, CONTENT_CODINGS};
 pub use smb::status_name as smb_status_name;
 pub use tls::version_name as tls_version_name;
 pub use transaction::{AppEvent, BufferView, Progress, Transaction, Transactions};

@@ -4,6 +4,9 @@ use super::file::File;
 use super::frames::FrameSet;
 use crate::flow::Direction;
 
+/// The numbers of content codings that can be undone: each has a decoder with a window of its own.
+pub const CONTENT_CODINGS: core::ops::RangeInclusive<usize> = 1..=5;
+
 /// Settings of the parsers. The defaults are those that the documentation of Suricata gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppSettings {
@@ -11,6 +14,8 @@ pub struct AppSettings {
     pub request_body_limit: usize,
     /// Bytes of the body of an HTTP response that are inspected.
     pub response_body_limit: usize,
+    /// Content codings of the body of an HTTP message that are undone, one inside the other.
+    pub content_codings: usize,
     /// Bytes of a mail attachment that are inspected.
     pub attachment_limit: usize,
     /// The minimum size in bytes of the body of an HTTP request that is inspected before it is complete.
@@ -75,6 +80,7 @@ impl Default for AppSettings {
         AppSettings {
             request_body_limit: 100 << 10,
             response_body_limit: 100 << 10,
+            content_codings: 2,
             attachment_limit: 100_000,
             request_body_minimum: 32 << 10,
             response_body_minimum: 40 << 10,

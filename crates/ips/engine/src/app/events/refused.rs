@@ -34,7 +34,10 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
         "http.failed_protocol_change",
         "a change of protocol that fails has the event applayer_unexpected_protocol",
     ),
-    ("http.lzma_memlimit_reached", "LZMA is not decompressed"),
+    (
+        "http.lzma_memlimit_reached",
+        "LZMA is not decompressed: it is no registered content coding, no browser undoes it, and Suricata does only with `lzma-enabled`",
+    ),
     (
         "http.too_many_warnings",
         "each anomaly of the parser has an event of its own",

@@ -2,7 +2,7 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::decompress::{Coding, DecodeError, Decoder, LAYERS};
+use super::decompress::{Coding, DecodeError, Decoder};
 use super::framing;
 use super::headers::Headers;
 use super::multipart::Multipart;
@@ -46,8 +46,8 @@ pub(super) enum Undoing {
     Any,
 }
 
-/// Returns the codings of a Content-Encoding value in the order in which they were applied.
-fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {
+/// Returns the codings of a Content-Encoding value in the order in which they were applied, at most `limit`.
+fn codings(value: &[u8], limit: usize, events: &mut Vec<AppEvent>) -> Vec<Coding> {
     let is_tolerated = |name: &[u8]| {
         matches!(
             name,
@@ -59,7 +59,7 @@ fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {
         .split(|byte| b", ".contains(byte))
         .filter(|name| !name.is_empty());
     for (layer, name) in names.enumerate() {
-        if layer >= LAYERS {
+        if layer >= limit {
             events.push("http.too_many_encoding_layers");
             events.push(framing::CONTENT_ENCODING);
             break;
@@ -108,7 +108,7 @@ impl Body {
             .framing(b"content-encoding")
             .filter(|_| undoing != Undoing::Nothing);
         let mut codings = value
-            .map(|value| codings(&value, &mut events))
+            .map(|value| codings(&value, settings.content_codings, &mut events))
             .unwrap_or_default();
         let is_doubtful = undoing == Undoing::Any || events.contains(&framing::CONTENT_ENCODING);
         let is_guess = is_doubtful && codings.is_empty();
@@ -188,6 +188,10 @@ impl Body {
                         transaction.is_ambiguous = true;
                     }
                     None => {}
+                }
+                if decoder.has_joined() {
+                    transaction.raise(framing::CONTENT_ENCODING);
+                    transaction.is_ambiguous = true;
                 }
                 decoded = out;
                 &decoded

@@ -1,8 +1,8 @@
-//! Decompression of HTTP bodies: gzip and deflate, two layers, with bounded output.
+//! Decompression of HTTP bodies: gzip and deflate, in several layers, with bounded output.
 //!
 //! ```text
 //!  Gzip ── header ──▶ Data ── end ──▶ Trailer ──▶ Gzip: the next member (RFC 1952, section 2.2) ── other bytes ──▶ Ended
-//!  Zlib ── 2 bytes ──▶ Data ── end ──▶ Ended
+//!  Zlib ── 2 bytes ──▶ Data ── end ──▶ Zlib: further data, which some recipients join ── other bytes ──▶ Ended
 //! ```
 
 use std::borrow::Cow;
@@ -10,8 +10,6 @@ use std::borrow::Cow;
 use crate::app::heap::{Heap, heap};
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// Largest number of content codings that are undone.
-pub(super) const LAYERS: usize = 2;
 /// Output of a layer, in bytes, up to which its ratio to the input is not checked (1 MiB).
 const BOMB_SIZE: u64 = 1 << 20;
 /// Ratio of the output of a layer to the compressed body above which the body is a decompression bomb. Deflate alone
@@ -70,6 +68,10 @@ struct Layer {
     /// The first bytes of a body whose coding is "deflate", at most [`KEPT`]: raw deflate has no header, so only an error
     /// shows that a body does not have it. `None` once the body is longer.
     kept: Option<Vec<u8>>,
+    /// True in compressed data behind the end of those of a body whose coding is "deflate".
+    is_later: bool,
+    /// True once such data had output.
+    is_joined: bool,
 }
 
 /// Bytes of a body after which an error of raw deflate shows that the body is damaged, and not that it is plain.
@@ -104,6 +106,8 @@ impl Layer {
             inflate: None,
             made: 0,
             kept: (coding == Coding::Deflate).then(Vec::new),
+            is_later: false,
+            is_joined: false,
         }
     }
 
@@ -153,6 +157,7 @@ impl Layer {
                         continue;
                     };
                     let check = u16::from_be_bytes([first, byte]);
+                    self.is_later = self.made > 0;
                     self.begin(first & 0x0f == 8 && check % 31 == 0, limits)?;
                     self.inflate(&[first], out, limits)?;
                 }
@@ -190,7 +195,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Inflates bytes. Returns those after the compressed data of a gzip member, and no bytes in all other cases.
+    /// Inflates bytes. Returns those after the end of the compressed data.
     fn inflate<'a>(
         &mut self,
         input: &'a [u8],
@@ -200,13 +205,21 @@ impl Layer {
         let Some(inflate) = &mut self.inflate else {
             return Ok(&[]);
         };
-        match inflate_all(inflate, input, out, &mut self.made, limits) {
+        let before = out.len();
+        let ended = inflate_all(inflate, input, out, &mut self.made, limits);
+        self.is_joined |= self.is_later && out.len() > before;
+        match ended {
             Ok(None) => Ok(&[]),
-            Ok(Some(size)) if self.coding == Coding::Gzip => {
-                self.state = State::Trailer(GZIP_TRAILER);
+            Ok(Some(size)) => {
+                self.state = match self.coding {
+                    Coding::Gzip => State::Trailer(GZIP_TRAILER),
+                    Coding::Deflate => State::Zlib(None),
+                };
+                self.kept = None;
                 Ok(&input[size..])
             }
-            Ok(Some(_)) => {
+            // Other bytes follow the compressed data.
+            Err(DecodeError::Invalid) if self.is_later => {
                 self.end();
                 Ok(&[])
             }
@@ -353,6 +366,12 @@ impl Decoder {
         }
     }
 
+    /// Returns true once compressed data followed the end of those of a body whose coding is "deflate": some recipients join
+    /// both, and others stop at the end.
+    pub(super) fn has_joined(&self) -> bool {
+        self.layers.iter().any(|layer| layer.is_joined)
+    }
+
     /// Decodes the next bytes of the body. Output beyond `room` bytes is a bomb. After an error, the output so far is
     /// valid, and later bytes are not decoded: they are discarded, or pass unchanged if the body has no gzip header.
     pub(super) fn decode(&mut self, input: &[u8], room: usize) -> (Vec<u8>, Option<DecodeError>) {
@@ -453,6 +472,36 @@ mod tests {
                 decoded(&[Coding::Gzip], &data, step),
                 (b"attack".to_vec(), vec![])
             );
+        }
+    }
+
+    #[test]
+    fn deflate_behind_the_end_of_deflate_is_joined_and_noted_in_any_segmentation() {
+        let deflate = |text: &[u8]| {
+            let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+            raw.write_all(text).unwrap();
+            let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+            zlib.write_all(text).unwrap();
+            [raw.finish().unwrap(), zlib.finish().unwrap()]
+        };
+        for step in [1, 2, 3, 7, 1000] {
+            for (first, second) in deflate(b"att").iter().zip(&deflate(b"ack")) {
+                for (behind, expected) in [
+                    (&second[..], (&b"attack"[..], true)),
+                    (&[], (b"att", false)),
+                    (b"\r\n", (b"att", false)),
+                    (&[0xff; 40], (b"att", false)),
+                ] {
+                    let mut decoder = Decoder::new(&[Coding::Deflate]);
+                    let mut out = Vec::new();
+                    for chunk in [first, behind].concat().chunks(step) {
+                        let (bytes, error) = decoder.decode(chunk, 1 << 20);
+                        out.extend(bytes);
+                        assert_eq!(error, None);
+                    }
+                    assert_eq!((&out[..], decoder.has_joined()), expected, "{step}");
+                }
+            }
         }
     }
 

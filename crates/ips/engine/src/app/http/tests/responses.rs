@@ -1,8 +1,10 @@
 //! Responses without body, interim responses, and the names of files.
 
+use std::io::Write;
+
 use millrace_ips_rules::buffers::Buffer;
 
-use super::{DOWN, UP, feed, parsed, text};
+use super::{DOWN, UP, feed, parsed, parsed_with, text};
 use crate::app::AppSettings;
 use crate::app::http::Http;
 use crate::app::parser::Outcome;
@@ -116,6 +118,70 @@ fn a_file_without_a_name_has_the_path_of_the_uri_and_rules_find_its_last_segment
             assert_eq!(names, expected, "{method} {target}");
             let file = out.list[0].files.iter().find(|file| file.direction == side);
             assert_eq!(file.unwrap().name, expected[0]);
+        }
+    }
+}
+
+fn compressed(text: &[u8], layers: usize) -> Vec<u8> {
+    (0..layers).fold(text.to_vec(), |data, _| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(&data).unwrap();
+        encoder.finish().unwrap()
+    })
+}
+
+/// Returns a response with a coded body to a request.
+fn coded(coding: &str, body: &[u8], settings: AppSettings, step: usize) -> Transactions {
+    let size = body.len();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {size}\r\n\r\n");
+    let response = [head.as_bytes(), body].concat();
+    let request = (UP, &b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"[..]);
+    parsed_with(settings, &[request, (DOWN, &response)], step).transactions
+}
+
+#[test]
+fn as_many_content_codings_are_undone_as_are_set() {
+    const TOO_MANY: &str = "http.too_many_encoding_layers";
+    for (layers, limit) in [(2, 2), (3, 2), (3, 3), (2, 1), (5, 5)] {
+        let settings = AppSettings {
+            content_codings: limit,
+            ..AppSettings::default()
+        };
+        for step in [1, 7, 4096] {
+            let coding = vec!["gzip"; layers].join(", ");
+            let out = coded(&coding, &compressed(b"attack", layers), settings, step);
+            let is_plain = text(&out, 0, Buffer::FileData, DOWN) == "attack";
+            let is_noted = out.list[0].events.contains(&TOO_MANY);
+            assert_eq!(
+                (is_plain, is_noted),
+                (layers <= limit, layers > limit),
+                "{layers}, {limit}"
+            );
+            assert_eq!(out.list[0].is_ambiguous, layers > limit);
+        }
+    }
+}
+
+#[test]
+fn deflate_behind_deflate_is_inspected_and_ambiguous() {
+    let deflate = |text: &[u8]| {
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    };
+    for is_inline in [false, true] {
+        let settings = AppSettings {
+            is_inline,
+            ..AppSettings::default()
+        };
+        for step in [1, 7, 4096] {
+            let twice = [deflate(b"att"), deflate(b"ack")].concat();
+            let out = coded("deflate", &twice, settings, step);
+            assert_eq!(text(&out, 0, Buffer::FileData, DOWN), "attack");
+            assert_eq!(out.list[0].events, ["http.ambiguous_content_encoding"]);
+            assert!(out.list[0].is_ambiguous);
+            let once = coded("deflate", &deflate(b"att"), settings, step);
+            assert!(once.list[0].events.is_empty() && !once.list[0].is_ambiguous);
         }
     }
 }
