@@ -2,13 +2,14 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
+use super::byte_ranges::ByteRanges;
 use super::decompress::{Coding, DecodeError, Decoder};
 use super::framing;
 use super::headers::Headers;
 use super::multipart::Multipart;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
-use crate::app::ranges::RangePart;
+use crate::app::ranges::{RangePart, RangeParts};
 use crate::app::transaction::{AppEvent, Transaction};
 use crate::flow::Direction;
 
@@ -24,6 +25,8 @@ pub(super) struct Body {
     file: Option<usize>,
     decoder: Option<Decoder>,
     multipart: Option<Box<Multipart>>,
+    /// The ranges of a file in several parts.
+    parts: Option<Box<ByteRanges>>,
     limit: usize,
     /// True if no header declares the coding.
     is_guess: bool,
@@ -33,7 +36,11 @@ pub(super) struct Body {
     pub(super) length: u64,
 }
 
-heap!(Body { decoder, multipart });
+heap!(Body {
+    decoder,
+    multipart,
+    parts
+});
 
 /// The content codings of a body that are undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,13 +159,15 @@ impl Body {
             file = Some(transaction.files.len() - 1);
         }
         // The codings of a body are those of its file as a whole, so a range by itself has none that can be undone.
-        let range = headers
-            .value(b"content-range")
-            .filter(|_| settings.asks.ranges && direction == Direction::ToClient && codings.is_empty());
+        let may_join = settings.asks.ranges && direction == Direction::ToClient;
+        let joins = may_join && codings.is_empty() && !transaction.is_reading;
+        let value = |name| headers.value(name).filter(|_| joins);
+        let parts = value(b"content-type").and_then(|value| ByteRanges::for_content_type(value, file_name));
+        let range = value(b"content-range").filter(|_| parts.is_none());
         let range = range.and_then(|value| RangePart::new(value, file_name, settings));
         let is_range = range.is_some();
-        if is_range {
-            transaction.range = range.map(Box::new);
+        if is_range || parts.is_some() {
+            transaction.range = Some(Box::new(RangeParts::new(range)));
         }
         Body {
             direction,
@@ -166,6 +175,7 @@ impl Body {
             file,
             decoder: (!codings.is_empty()).then(|| Decoder::new(&codings)),
             multipart: multipart.map(Box::new),
+            parts: parts.map(Box::new),
             limit,
             is_guess,
             is_range,
@@ -205,6 +215,9 @@ impl Body {
         if let Some(range) = transaction.range.as_mut().filter(|_| self.is_range) {
             range.add(bytes);
         }
+        if let Some(parts) = &mut self.parts {
+            parts.data(bytes, transaction, settings);
+        }
         if let Some(multipart) = &mut self.multipart {
             multipart.data(bytes, transaction, self.direction, settings);
         }
@@ -219,8 +232,15 @@ impl Body {
     }
 
     /// Notes that no further byte can be joined to the file of which the body is a range.
-    fn end_range(&self, transaction: &mut Transaction) {
-        if let Some(range) = transaction.range.as_mut().filter(|_| self.is_range) {
+    fn end_range(&mut self, transaction: &mut Transaction) {
+        if let Some(parts) = &mut self.parts {
+            parts.end(transaction);
+        }
+        if let Some(range) = transaction
+            .range
+            .as_mut()
+            .filter(|_| self.is_range || self.parts.is_some())
+        {
             range.end();
         }
     }

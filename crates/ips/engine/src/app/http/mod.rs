@@ -11,6 +11,7 @@
 
 mod alternatives;
 mod body;
+mod byte_ranges;
 mod chunked;
 mod decompress;
 mod framing;

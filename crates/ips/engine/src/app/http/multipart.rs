@@ -15,9 +15,9 @@ use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
 /// Largest size of a boundary (RFC 2046, section 5.1.1, allows 70).
-const BOUNDARY_SIZE: usize = 200;
+pub(super) const BOUNDARY_SIZE: usize = 200;
 /// Largest size of the headers of a part.
-const HEADERS_SIZE: usize = 8192;
+pub(super) const HEADERS_SIZE: usize = 8192;
 /// Largest number of files of a body.
 const FILES: usize = 256;
 
@@ -259,7 +259,7 @@ fn close(transaction: &mut Transaction, file: (usize, usize)) {
 /// Returns the size of the header lines and the offset of the line feed of the empty line after them, or `None` if
 /// more bytes are needed. Also returns the value of `from` for the next call. `from` is the offset at which the search
 /// begins: no line that ends before it has an empty line after it.
-fn headers_end(text: &[u8], from: usize) -> (Option<(usize, usize)>, usize) {
+pub(super) fn headers_end(text: &[u8], from: usize) -> (Option<(usize, usize)>, usize) {
     let empty_line = |at: usize| match text[at..] {
         [b'\n', ..] => Some((at, at)),
         [b'\r', b'\n', ..] => Some((at, at + 1)),
@@ -288,7 +288,7 @@ fn find(data: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// Returns the size of the longest tail of `data` with which `what` begins.
-fn partial(data: &[u8], what: &[u8]) -> usize {
+pub(super) fn partial(data: &[u8], what: &[u8]) -> usize {
     (1..what.len().min(data.len() + 1))
         .rev()
         .find(|&size| data.ends_with(&what[..size]))

@@ -13,6 +13,7 @@
 mod beside;
 mod file;
 mod part;
+mod parts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -26,8 +27,8 @@ use crate::flow::{Direction, FlowKey};
 use crate::hash::Seed;
 use beside::BESIDE;
 use file::RangedFile;
-pub(in crate::app) use part::ContentRange;
-pub(crate) use part::RangePart;
+pub(in crate::app) use part::{ContentRange, RangePart};
+pub(crate) use parts::RangeParts;
 
 /// Time without bytes after which a file is forgotten: that of Suricata's documentation for its setting `byterange`.
 const IDLE: Duration = Duration::from_secs(60);
@@ -84,13 +85,17 @@ impl RangedFiles {
         self.forget_idle(now);
         for transaction in &mut transactions.list {
             // Another reading of a message is no other range.
-            if transaction.is_reading || !transaction.range.as_ref().is_some_and(|part| part.has_news()) {
+            if transaction.is_reading || !transaction.range.as_ref().is_some_and(|parts| parts.has_news()) {
                 continue;
             }
-            if let (Some(id), Some(mut part)) = (self.id(key, transaction), transaction.range.take()) {
+            // Without its request, nothing tells the file of a range.
+            if let (Some(id), Some(mut parts)) = (self.id(key, transaction), transaction.range.take()) {
                 transaction.touch();
-                self.join_part(id, &mut part, settings, transaction, now);
-                transaction.range = Some(part);
+                let RangeParts { list, placed } = &mut *parts;
+                for part in list.iter_mut().filter(|part| part.has_news()) {
+                    self.join_part(id, (part, placed), settings, transaction, now);
+                }
+                transaction.range = Some(parts);
             }
         }
     }
@@ -98,7 +103,8 @@ impl RangedFiles {
     /// Notes which files rules store.
     pub(crate) fn note_stored(&mut self, of_flow: bool, transactions: &Transactions) {
         for transaction in &transactions.list {
-            let file = transaction.range.as_ref().and_then(|part| part.file);
+            let parts = transaction.range.as_ref();
+            let file = parts.and_then(|parts| parts.list.iter().find_map(|part| part.file));
             if (of_flow || transaction.stores[SIDE.index()])
                 && let Some(file) = file.and_then(|id| self.list.get_mut(&id))
             {
@@ -124,7 +130,7 @@ impl RangedFiles {
     fn join_part(
         &mut self,
         id: u64,
-        part: &mut RangePart,
+        (part, placed): (&mut RangePart, &mut Vec<(usize, u64)>),
         settings: &AppSettings,
         transaction: &mut Transaction,
         now: Time,
@@ -147,7 +153,7 @@ impl RangedFiles {
         part.file = Some(id);
         if !before.is_empty() && !bytes.is_empty() {
             let index = transaction.open(Buffer::FileData, None, SIDE, 0);
-            part.placed.push((index, begin - before.len() as u64));
+            placed.push((index, begin - before.len() as u64));
             part.begin = Some((index, before.len() + BESIDE));
             transaction.append(index, &before, before.len());
         }
@@ -155,7 +161,8 @@ impl RangedFiles {
             transaction.append(index, &bytes, limit);
         }
         if is_end && !core::mem::replace(&mut part.has_ended, true) {
-            end(part, &file.behind(part.next), transaction);
+            let behind = file.behind(part.next);
+            end((part, placed), &behind, transaction);
             file.join();
         }
         let is_complete = file.is_complete();
@@ -213,7 +220,11 @@ impl RangedFiles {
 const SIDE: Direction = Direction::ToClient;
 
 /// Adds the bytes behind a range to its transaction.
-fn end(part: &mut RangePart, behind: &[u8], transaction: &mut Transaction) {
+fn end(
+    (part, placed): (&mut RangePart, &mut Vec<(usize, u64)>),
+    behind: &[u8],
+    transaction: &mut Transaction,
+) {
     let begin = part.begin.take();
     if !behind.is_empty() {
         let size = part.next - part.start;
@@ -224,7 +235,7 @@ fn end(part: &mut RangePart, behind: &[u8], transaction: &mut Transaction) {
             }
             _ => {
                 let index = transaction.open(Buffer::FileData, None, SIDE, 0);
-                part.placed.push((index, part.next - part.tail.len() as u64));
+                placed.push((index, part.next - part.tail.len() as u64));
                 transaction.append(index, &[&part.tail, behind].concat(), usize::MAX);
                 transaction.close(index);
             }
@@ -233,6 +244,7 @@ fn end(part: &mut RangePart, behind: &[u8], transaction: &mut Transaction) {
     if let Some((index, _)) = begin {
         transaction.close(index);
     }
+    part.tail = Vec::new();
 }
 
 #[cfg(test)]

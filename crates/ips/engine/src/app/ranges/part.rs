@@ -42,7 +42,7 @@ impl ContentRange {
     }
 }
 
-/// The range of a file that the response of a transaction carries, and what was inspected beside it.
+/// A range of a file that the response of a transaction carries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RangePart {
     /// Offset of the first byte.
@@ -65,25 +65,28 @@ pub(crate) struct RangePart {
     pub(super) begin: Option<(usize, usize)>,
     /// True once the bytes behind the range were looked for.
     pub(super) has_ended: bool,
-    /// Buffers that do not begin with the file: their indices, and the offset of their first byte in it.
-    pub(super) placed: Vec<(usize, u64)>,
     /// Bytes that were not joined yet.
     fresh: Vec<u8>,
     /// True once no byte follows, or bytes are lost.
     is_over: bool,
 }
 
-heap!(RangePart {
-    name,
-    tail,
-    placed,
-    fresh
-});
+heap!(RangePart { name, tail, fresh });
 
 impl RangePart {
     /// Returns the part that a response with this Content-Range carries; `None` if it carries the whole file, or nothing of it.
     pub(in crate::app) fn new(value: &[u8], name: &[u8], settings: &AppSettings) -> Option<RangePart> {
         let range = ContentRange::parse(value).filter(|range| range.is_part())?;
+        RangePart::of(range, name, settings)
+    }
+
+    /// Returns the part of a response with several parts that has this Content-Range; `None` if it has not the form of the
+    /// section, or carries nothing.
+    pub(in crate::app) fn of_part(value: &[u8], name: &[u8], settings: &AppSettings) -> Option<RangePart> {
+        RangePart::of(ContentRange::parse(value)?, name, settings)
+    }
+
+    fn of(range: ContentRange, name: &[u8], settings: &AppSettings) -> Option<RangePart> {
         let (start, end) = range.span?;
         Some(RangePart {
             start,
@@ -127,12 +130,6 @@ impl RangePart {
         self.next += bytes.len() as u64;
         keep_last(&mut self.tail, &bytes);
         (offset, bytes)
-    }
-
-    /// Returns the offset in the file of the first byte of a buffer, by its index.
-    pub(in crate::app) fn offset_of(&self, is_it: impl Fn(usize) -> bool) -> u64 {
-        let placed = self.placed.iter().find(|(index, _)| is_it(*index));
-        placed.map_or(0, |(_, offset)| *offset)
     }
 }
 

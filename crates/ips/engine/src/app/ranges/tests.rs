@@ -37,7 +37,7 @@ fn join(
     let mut part = RangePart::new(range.as_bytes(), b"f", &settings()).unwrap();
     part.add(bytes);
     part.end();
-    transaction.range = Some(Box::new(part));
+    transaction.range = Some(Box::new(RangeParts::new(Some(part))));
     files.join(&KEY, &settings(), &mut out, now);
     out.list.pop_front().unwrap()
 }
@@ -115,4 +115,17 @@ fn bytes_behind_holes_are_kept_up_to_a_limit() {
     let last = join(&mut files, ("/f", 0, &[b'x'; 300]), "1200000", now);
     assert!(last.files.is_empty());
     assert_eq!(data(&last), vec![]);
+}
+
+#[test]
+fn bytes_of_a_range_whose_request_is_not_known_are_not_kept() {
+    let mut files = table(1 << 20);
+    let mut out = Transactions::default();
+    let transaction = out.start(AppProtocol::Http);
+    let mut part = RangePart::new(b"bytes 0-99/200", b"f", &settings()).unwrap();
+    part.add(&[0; 50]);
+    transaction.range = Some(Box::new(RangeParts::new(Some(part))));
+    files.join(&KEY, &settings(), &mut out, Time::from_secs(1));
+    assert!(out.list[0].range.is_none());
+    assert_eq!(files.size(), 0);
 }

@@ -19,7 +19,7 @@ use super::frames::FrameView;
 use super::record::Record;
 use super::text::{Piece, Span};
 use crate::app::heap::{Heap, heap};
-use crate::app::ranges::RangePart;
+use crate::app::ranges::RangeParts;
 use crate::detect;
 use crate::flow::Direction;
 
@@ -114,8 +114,8 @@ pub struct Transaction {
     pub(crate) is_new: [bool; 2],
     /// True if a rule disabled the records of the transaction.
     pub(crate) is_unlogged: bool,
-    /// The range of a file that the response carries, if it is joined to others.
-    pub(crate) range: Option<Box<RangePart>>,
+    /// The ranges of a file that the response carries, if they are joined to others.
+    pub(crate) range: Option<Box<RangeParts>>,
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
     /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
