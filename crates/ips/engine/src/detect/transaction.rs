@@ -149,7 +149,9 @@ pub(super) fn matches(
     let changed = instances(test.buffer, transaction, direction, evaluated);
     let mut pieces = changed.flat_map(|view| pieces(test.buffer, view));
     pieces.any(|view| {
-        if test.buffer.is_frame() && !view.is_complete && !holds_early(test) {
+        if test.buffer.is_frame() && !view.is_complete && !holds_early(test)
+            || view.is_part && !test.operations.iter().all(holds_beyond)
+        {
             return false;
         }
         let mut subject = Subject {
@@ -192,19 +194,26 @@ fn instances(
 /// Returns true if a test over a part of a frame holds for the whole frame, too. Other tests wait for the whole, so that alerts do
 /// not depend on segmentation.
 fn holds_early(test: &BufferTest) -> bool {
-    let is_early = |operation: &Operation| match operation {
-        Operation::Content(content) => !content.is_negated && !content.endswith,
-        Operation::ByteJump { base, .. } => *base != JumpBase::End,
-        Operation::ByteTest { .. } | Operation::ByteExtract { .. } | Operation::ByteMath { .. } => true,
-        Operation::IsDataAt { is_negated, .. } => !is_negated,
-        Operation::Pcre(_)
-        | Operation::Size(_)
-        | Operation::RemainingSize(_)
-        | Operation::Entropy(_)
-        | Operation::Set(_)
-        | Operation::Base64 { .. } => false,
+    let is_early = |operation: &Operation| {
+        let needs_whole = matches!(operation, Operation::Pcre(_) | Operation::Base64 { .. });
+        !needs_whole && holds_beyond(operation)
     };
     test.transforms.is_empty() && test.operations.iter().all(is_early)
+}
+
+/// Returns true if an operation that holds for a part of a buffer holds for the buffer, too.
+fn holds_beyond(operation: &Operation) -> bool {
+    match operation {
+        Operation::Content(content) => !content.is_negated && !content.endswith,
+        Operation::Pcre(pcre) => !pcre.is_negated,
+        Operation::ByteJump { base, .. } => *base != JumpBase::End,
+        Operation::ByteTest { .. }
+        | Operation::ByteExtract { .. }
+        | Operation::ByteMath { .. }
+        | Operation::Base64 { .. } => true,
+        Operation::IsDataAt { is_negated, .. } => !is_negated,
+        Operation::Size(_) | Operation::RemainingSize(_) | Operation::Entropy(_) | Operation::Set(_) => false,
+    }
 }
 
 /// Returns the buffer of the transaction that contains a buffer of rules.

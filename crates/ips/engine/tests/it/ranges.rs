@@ -182,7 +182,8 @@ fn a_file_of_unknown_size_has_no_record_but_its_contents_are_found() {
         for range in ranges(&[(0, 6), (6, 12)]) {
             client.fetch(0, &exchange("/f", range, "*"), 3);
         }
-        assert_eq!(client.finish(), [1, 2, 3], "{mode:?}");
+        // The size of the file is a test of the whole file.
+        assert_eq!(client.finish(), [1, 2], "{mode:?}");
         assert!(client.files().iter().all(|file| !file.2));
     }
 }
@@ -331,6 +332,86 @@ fn ranges_over_http_2_are_joined_to_those_over_http_1() {
             assert_eq!(client.finish(), [1, 2, 3, 4], "{mode:?}, {size}");
         }
     }
+}
+
+#[test]
+fn the_bytes_beside_a_range_fulfil_no_test_that_needs_the_whole_file() {
+    let mut file = vec![b'.'; 6000];
+    file[3000..3003].copy_from_slice(b"BAD");
+    file[5990..5993].copy_from_slice(b"END");
+    let rules = "alert http any any -> any any (file.data; content:\"END\"; content:!\"BAD\"; sid:1;)\n\
+        alert http any any -> any any (file.data; content:\".END\"; endswith; sid:2;)\n\
+        alert http any any -> any any (file.data; content:\"END\"; bsize:<2500; sid:3;)\n\
+        alert http any any -> any any (file.data; content:\"END\"; isdataat:!500,relative; sid:4;)\n\
+        alert http any any -> any any (file.data; content:\"END\"; offset:5990; depth:3; pcre:\"/END\\.{7,}/\"; sid:5;)\n\
+        alert http any any -> any any (file.data; content:\"END\"; content:\"BAD\"; bsize:6000; sid:6;)\n";
+    for mode in MODES {
+        for cuts in [&[(5995, 6000), (0, 5995)][..], &[(0, 2900), (2900, 6000)]] {
+            let mut client = Client::new(settings(mode), rules);
+            for (from, to) in cuts {
+                client.fetch(0, &exchange("/f", (*from, &file[*from..*to]), "6000"), 1400);
+            }
+            // The whole file has END ten bytes before its end.
+            assert_eq!(client.finish(), [4, 5, 6], "{mode:?}, {cuts:?}");
+        }
+    }
+}
+
+/// Returns the request and the response for several ranges of a file at once.
+fn several(uri: &str, parts: &[Range<'_>], total: &str) -> [Vec<u8>; 2] {
+    let request = format!("GET {uri} HTTP/1.1\r\nHost: files.example\r\n\r\n");
+    let mut body = Vec::new();
+    for (offset, bytes) in parts {
+        let last = offset + bytes.len() - 1;
+        body.extend_from_slice(
+            format!(
+                "\r\n--THIS\r\nContent-Type: a/b\r\nContent-Range: bytes {offset}-{last}/{total}\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+        body.extend_from_slice(bytes);
+    }
+    body.extend_from_slice(b"\r\n--THIS--\r\n");
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\nContent-Type: multipart/byteranges; boundary=THIS\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [request.into_bytes(), [head.into_bytes(), body].concat()]
+}
+
+#[test]
+fn the_parts_of_one_response_are_joined_with_each_other_and_with_other_responses() {
+    for mode in MODES {
+        for size in [1, 5, 1400] {
+            for cuts in [
+                &[(0, 6), (6, 12)][..],
+                &[(6, 12), (0, 6)],
+                &[(0, 5), (7, 12), (5, 7)],
+                &[(0, 7), (3, 12)],
+            ] {
+                let mut client = Client::new(settings(mode), RULES);
+                client.fetch(0, &several("/f", &ranges(cuts), "12"), size);
+                assert_eq!(client.finish(), [1, 2, 3, 4], "{mode:?}, {cuts:?}, {size}");
+                let joined = client.files().into_iter().filter(|file| file.2);
+                assert_eq!(joined.collect::<Vec<_>>(), [(12, FileState::Closed, true)]);
+            }
+            let mut client = Client::new(settings(mode), RULES);
+            client.fetch(0, &several("/f", &ranges(&[(8, 12), (0, 3)]), "12"), size);
+            client.fetch(1, &exchange("/f", (3, &FILE[3..8]), "12"), size);
+            assert_eq!(client.finish(), [1, 2, 3, 4], "{mode:?}, {size}");
+        }
+    }
+}
+
+#[test]
+fn in_line_the_segment_of_a_part_that_completes_a_content_is_dropped() {
+    let rule = "drop http any any -> any any (file.data; content:\"EFGH\"; sid:1;)";
+    let mut client = Client::new(settings(Mode::Ips), rule);
+    let [request, response] = several("/f", &ranges(&[(0, 6), (6, 12)]), "12");
+    let end = response.windows(2).position(|window| window == b"GH").unwrap() + 2;
+    client.fetch(0, &[request, response[..end - 1].to_vec()], 1400);
+    assert!(!client.is_dropped);
+    assert!(client.talks[0].server(&mut client.bed, &response[end - 1..end]));
 }
 
 #[test]

@@ -54,10 +54,10 @@ impl RangeParts {
         self.list.iter().any(RangePart::has_news)
     }
 
-    /// Returns the offset in the file of the first byte of a buffer, by its index.
-    pub(in crate::app) fn offset_of(&self, is_it: impl Fn(usize) -> bool) -> u64 {
+    /// Returns the offset in the file of the first byte of a buffer, by its index; `None` for one that is not beside a range.
+    pub(in crate::app) fn placed_at(&self, is_it: impl Fn(usize) -> bool) -> Option<u64> {
         let placed = self.placed.iter().find(|(index, _)| is_it(*index));
-        placed.map_or(0, |(_, offset)| *offset)
+        placed.map(|(_, offset)| *offset)
     }
 
     /// Removes and returns the bytes of each range that wait, with the offset of the first.

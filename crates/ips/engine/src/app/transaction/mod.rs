@@ -248,18 +248,19 @@ impl Transaction {
         let stored = self.index_ranges[direction.index()].of(buffer, &self.stored);
         stored.iter().filter(is_it).filter_map(|stored| {
             let bytes = stored.bytes.of(&self.text);
-            let offset = self.range.as_ref().map_or(0, |range| {
+            let placed = self.range.as_ref().and_then(|range| {
                 let is_it = |index: usize| {
                     self.stored
                         .get(index)
                         .is_some_and(|placed| core::ptr::eq(placed, stored))
                 };
-                range.offset_of(is_it)
+                range.placed_at(is_it)
             });
             (stored.is_complete || bytes.len() >= stored.minimum).then_some(BufferView {
                 bytes,
-                offset,
+                offset: placed.unwrap_or(0),
                 is_complete: stored.is_complete,
+                is_part: placed.is_some(),
                 is_big_endian: stored.is_big_endian,
             })
         })

@@ -25,6 +25,8 @@ pub struct BufferView<'a> {
     pub offset: u64,
     /// True if no byte follows.
     pub is_complete: bool,
+    /// True for bytes around an end of a range of a file: a test holds for them only if it then holds for the file, too.
+    pub(crate) is_part: bool,
     /// True if the header of DCE/RPC says that numbers are big-endian (C706, section 14.2.5).
     pub(crate) is_big_endian: bool,
 }
@@ -36,6 +38,7 @@ impl<'a> BufferView<'a> {
             bytes,
             offset: 0,
             is_complete: true,
+            is_part: false,
             is_big_endian: false,
         }
     }
