@@ -4,21 +4,28 @@
 //! has left that time there, and only a person can say that it was wrong.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 use millrace_ix_api::session::SESSION_PREFIX;
-use millrace_ix_model::Timestamp;
+use millrace_ix_model::{FILTER_VALIDITY_MAX, FilterId, KEY_VALIDITY_MAX, ServiceKeyId, Timestamp};
 use millrace_ix_store::{AuditEntry, Sqlite, Store as _, UnixMillis};
 use serde_json::json;
 
 use crate::control;
 
-/// The longest time for which a filter or a service key lasts, in days. A later end was ordered while the clock was ahead.
-const VALID_DAYS_MAX: u64 = 31;
-const DAY_MILLIS: u64 = 86_400_000;
-/// The difference of both times, in milliseconds, that the engine works off by itself within a day.
-const AHEAD_MIN: u64 = DAY_MILLIS / 10;
+/// The difference of both times that the engine works off by itself within a day: its time loses a tenth of each second.
+const AHEAD_MIN: Duration = Duration::from_secs(86_400 / 10);
+
+/// Returns true if an object with this end was ordered while the clock was ahead: nobody can order it at `now`.
+fn is_late(kind: &str, end: Timestamp, now: Timestamp) -> bool {
+    let left = end.since(now);
+    match kind {
+        FilterId::PREFIX => left > FILTER_VALIDITY_MAX,
+        ServiceKeyId::PREFIX => left > KEY_VALIDITY_MAX,
+        _ => false,
+    }
+}
 
 /// Sets the newest time of a database to the time of the system. Returns the text for the operator.
 pub(crate) fn reset(database: &Path, socket: &Path) -> Result<String> {
@@ -32,7 +39,7 @@ pub(crate) fn reset(database: &Path, socket: &Path) -> Result<String> {
     let text = |millis: u64| Timestamp::from_millis(millis).to_string();
     let mut store = Sqlite::open(database).with_context(|| name.clone())?;
     let newest = store.newest_time().with_context(|| name.clone())?.0;
-    if newest.saturating_sub(now) < AHEAD_MIN {
+    if Duration::from_millis(newest.saturating_sub(now)) < AHEAD_MIN {
         bail!(
             "{name}: its newest time {} is not far ahead of the system's {}; the engine works the rest off by itself",
             text(newest),
@@ -53,11 +60,10 @@ pub(crate) fn reset(database: &Path, socket: &Path) -> Result<String> {
         .load()?
         .objects
         .iter()
-        .filter(|row| ["fi", "sk"].contains(&row.kind.as_str()))
         .filter_map(|row| {
             let end: Timestamp = row.body["valid_until"].as_str()?.parse().ok()?;
-            let is_late = end.millis() > now + VALID_DAYS_MAX * DAY_MILLIS;
-            is_late.then(|| format!("  {}-{} ends {end}\n", row.kind, row.id))
+            is_late(&row.kind, end, Timestamp::from_millis(now))
+                .then(|| format!("  {}-{} ends {end}\n", row.kind, row.id))
         })
         .collect();
     let mut answer = format!(
@@ -70,4 +76,18 @@ pub(crate) fn reset(database: &Path, socket: &Path) -> Result<String> {
         answer += &late.concat();
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_and_keys_are_late_if_their_ends_cannot_be_ordered() {
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let late = |kind: &str, days: u64| is_late(kind, now.after(Duration::from_secs(days * 86_400)), now);
+        assert_eq!([late("fi", 30), late("fi", 31)], [false, true]);
+        assert_eq!([late("sk", 90), late("sk", 91)], [false, true]);
+        assert!(!late("cn", 365));
+    }
 }

@@ -54,6 +54,7 @@ async fn freeze(series: &Shared, exchange: &Exchange, handle: &Handle, month: Mo
         Ok(Some(figures)) if !figures.is_empty() => figures,
         // It is frozen, or nothing was measured.
         Ok(_) => return true,
+        // The computation panicked, and would again.
         Err(error) => {
             tracing::error!(%error, %month, "the figures of the month are not frozen");
             return true;

@@ -39,7 +39,7 @@ mod time;
 mod vlan;
 
 pub use account::{Account, AccountKind, Actor, Limits, Role, User, is_mail_address};
-pub use apply::{Drafted, Steps};
+pub use apply::{Drafted, FILTER_VALIDITY_MAX, KEY_VALIDITY_MAX, Steps};
 pub use approval::Approval;
 pub use as_set::{AsSet, AsSetError};
 pub use conflict::FilterConflict;

@@ -16,7 +16,7 @@ const FILTERS_MAX: usize = 500;
 /// The largest number of matches of a filter in addition to its first match.
 const ALTERNATIVES_MAX: usize = 2_000;
 /// The longest validity of a filter.
-const VALIDITY_MAX: Duration = Duration::from_secs(30 * 86_400);
+pub const FILTER_VALIDITY_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 impl Order<'_> {
     pub(super) fn filters(&mut self, operation: Operation) -> Outcome {
@@ -137,7 +137,7 @@ impl Order<'_> {
 
     fn check_validity(&self, valid_until: Option<Timestamp>) -> Outcome {
         match valid_until {
-            Some(until) if until <= self.now || until.since(self.now) > VALIDITY_MAX => {
+            Some(until) if until <= self.now || until.since(self.now) > FILTER_VALIDITY_MAX => {
                 Err(Refusal::invalid("valid_until", reason::filter_validity()))
             }
             _ => Ok(()),

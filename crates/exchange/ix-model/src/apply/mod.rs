@@ -18,6 +18,8 @@ pub(crate) mod tests;
 mod two_person;
 mod update;
 
+pub use filters::FILTER_VALIDITY_MAX;
+pub use services::KEY_VALIDITY_MAX;
 pub use steps::{Drafted, Steps};
 
 use std::collections::BTreeSet;

@@ -12,7 +12,7 @@ use crate::service::{Consent, Service, ServiceKey, ServiceKind};
 use crate::state::CommercialState;
 
 /// The longest validity of a service key.
-const KEY_VALIDITY_MAX: Duration = Duration::from_secs(90 * 86_400);
+pub const KEY_VALIDITY_MAX: Duration = Duration::from_secs(90 * 86_400);
 /// The minimum length of a secret in characters: 128 bits in base 64.
 const SECRET_LEN_MIN: usize = 22;
 

@@ -108,24 +108,3 @@ impl<'a> Steps<'a> {
         }
     }
 }
-
-impl Exchange {
-    /// Returns the outcome of an order of several operations while some trunks are down.
-    ///
-    /// # Errors
-    /// [`Refusal`] with the number of the operation that the model refuses.
-    pub fn draft_all(
-        &self,
-        actor: &Actor,
-        now: Timestamp,
-        operations: impl IntoIterator<Item = Operation>,
-        down: &BTreeSet<TrunkId>,
-    ) -> Result<Drafted, Refusal> {
-        let mut steps = Steps::new(self, actor, now, down);
-        for (number, operation) in (1..).zip(operations) {
-            let executed = steps.execute(operation);
-            executed.map_err(|refusal| refusal.step(number))?;
-        }
-        Ok(steps.finish())
-    }
-}
