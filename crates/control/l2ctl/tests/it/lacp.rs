@@ -151,8 +151,8 @@ fn every_pair_of_modes_comes_up_except_two_passive_ends() {
             [expected; 2],
             "{ends:?}"
         );
-        let a_minute = |rate: Rate| if rate == Rate::Fast { 300 } else { 10 };
-        let asked = (a_minute(ends[0].1) + a_minute(ends[1].1)) * usize::from(MEMBERS);
+        let in_five_minutes = |rate: Rate| if rate == Rate::Fast { 300 } else { 10 };
+        let asked = (in_five_minutes(ends[0].1) + in_five_minutes(ends[1].1)) * usize::from(MEMBERS);
         let sent = pair.sent - before;
         if is_possible {
             assert!(
