@@ -7,17 +7,20 @@
 //!  UNSUBSCRIBE ▶ UNSUBACK          PUBLISH (QoS 0), PINGREQ, PINGRESP, DISCONNECT, AUTH
 //! ```
 
+mod properties;
+
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
-use super::framed::{self, Framed, Size, fields, hex, number, take};
+use super::framed::{self, Framed, Size, fields, number};
 use super::parser::{Outcome, Parser};
 use super::record::{Fields, Value};
-use super::transaction::{Progress, Transaction, Transactions};
+use super::transaction::{INCOMPLETE, Progress, Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use properties::{properties, text};
 
 /// Names of the control packets by their type (section 2.1.2), as EVE has them.
 const NAMES: [&str; 16] = [
@@ -109,117 +112,19 @@ fn size(bytes: &[u8]) -> Size {
     }
 }
 
-/// Removes a text with its size from the front (section 1.5.4).
-fn text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let size = number(bytes, 2)?;
-    take(bytes, size as usize)
-}
-
-/// The form of a property (section 2.2.2.2).
-#[derive(Clone, Copy)]
-enum Form {
-    /// A big-endian number of this size in bytes.
-    Number(usize),
-    /// A number in up to four groups of seven bits.
-    Variable,
-    Text,
-    /// Bytes, in hexadecimal digits.
-    Binary,
-    /// A key and a value, both texts.
-    Pair,
-}
-
-/// The properties by their identifiers, with their names in records.
-const PROPERTIES: &[(u8, &str, Form)] = &[
-    (1, "payload_format_indicator", Form::Number(1)),
-    (2, "message_expiry_interval", Form::Number(4)),
-    (3, "content_type", Form::Text),
-    (8, "response_topic", Form::Text),
-    (9, "correlation_data", Form::Binary),
-    (11, "subscription_identifier", Form::Variable),
-    (17, "session_expiry_interval", Form::Number(4)),
-    (18, "assigned_client_identifier", Form::Text),
-    (19, "server_keep_alive", Form::Number(2)),
-    (21, "authentication_method", Form::Text),
-    (22, "authentication_data", Form::Binary),
-    (23, "request_problem_information", Form::Number(1)),
-    (24, "will_delay_interval", Form::Number(4)),
-    (25, "request_response_information", Form::Number(1)),
-    (26, "response_information", Form::Text),
-    (28, "server_reference", Form::Text),
-    (31, "reason_string", Form::Text),
-    (33, "receive_maximum", Form::Number(2)),
-    (34, "topic_alias_maximum", Form::Number(2)),
-    (35, "topic_alias", Form::Number(2)),
-    (36, "maximum_qos", Form::Number(1)),
-    (37, "retain_available", Form::Number(1)),
-    (38, "user_property", Form::Pair),
-    (39, "maximum_packet_size", Form::Number(4)),
-    (40, "wildcard_subscription_available", Form::Number(1)),
-    (41, "subscription_identifiers_available", Form::Number(1)),
-    (42, "shared_subscription_available", Form::Number(1)),
-];
-
-/// Removes a number in up to four groups of seven bits from the front (section 1.5.5).
-fn variable(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for at in 0..4 {
-        let byte = number(bytes, 1)?;
-        value |= (byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    Some(value)
-}
-
-/// Removes the properties of version 5 from the front (section 2.2.2), and writes them. What follows an unknown one is not read.
-fn properties(version: u8, bytes: &mut &[u8], out: &mut Fields) -> Option<()> {
-    if version < 5 {
-        return Some(());
-    }
-    let size = variable(bytes)? as usize;
-    let mut rest = take(bytes, size)?;
-    let mut found = Fields::default();
-    while found.list.len() < super::record::FIELD_LIST && property(&mut rest, &mut found).is_some() {}
-    if !found.list.is_empty() {
-        out.list.push(("properties", Value::Object(found)));
-    }
-    Some(())
-}
-
-/// Removes a property from the front, and writes it.
-fn property(rest: &mut &[u8], out: &mut Fields) -> Option<()> {
-    let identifier = number(rest, 1)? as u8;
-    let (_, name, form) = PROPERTIES.iter().find(|(known, ..)| *known == identifier)?;
-    let is_known = out.value(name).is_some();
-    let mut value = Fields::default();
-    match form {
-        Form::Number(size) => value.number(name, number(rest, *size)?),
-        Form::Variable => value.number(name, variable(rest)?),
-        Form::Text => value.text(name, text(rest)?),
-        Form::Binary => value.text(name, &hex(text(rest)?)),
-        Form::Pair => {
-            let (key, value) = (text(rest)?, text(rest)?);
-            // A field of a record has one value, and those of the protocol have the names of its table.
-            if PROPERTIES.iter().all(|(_, known, _)| known.as_bytes() != key) {
-                out.pair(name, (key, value));
-            }
-            return Some(());
-        }
-    };
-    if !is_known {
-        out.list.append(&mut value.list);
-    }
-    Some(())
-}
-
 impl Mqtt {
     fn packet(&mut self, direction: Direction, bytes: &[u8], out: &mut Transactions) -> Option<()> {
         let mut rest = bytes;
         let first = number(&mut rest, 1)? as u8;
         while number(&mut rest, 1)? & 0x80 != 0 {}
         let (kind, flags) = (first >> 4, first & 0x0f);
+        let skipped = match size(bytes) {
+            Size::Known(whole) => whole - bytes.len().min(whole),
+            _ => 0,
+        };
+        if skipped > 0 {
+            out.raise(INCOMPLETE);
+        }
         let request = self.request(kind, rest);
         let known = request.and_then(|(request, _)| out.by_id(request.transaction).map(|_| request));
         let (id, side) = match known {
@@ -228,6 +133,9 @@ impl Mqtt {
         };
         let transaction = out.by_id(id)?;
         let result = self.read(kind, flags, side, rest, transaction);
+        if skipped > 0 {
+            note_skipped(kind, skipped, transaction);
+        }
         if request_of(kind).is_some() && request.is_none() {
             raise_missing(kind, transaction);
         }
@@ -519,6 +427,17 @@ fn raise_missing(kind: u8, transaction: &mut Transaction) {
         PUBACK..=PUBCOMP => transaction.raise("mqtt.missing_publish"),
         _ => {}
     }
+}
+
+/// Writes that bytes at the end of a control packet were not read.
+fn note_skipped(kind: u8, skipped: usize, transaction: &mut Transaction) {
+    fields(transaction, |fields| {
+        if let Some(Value::Object(inner)) = fields.value(NAMES[usize::from(kind)]) {
+            inner
+                .flag("truncated", true)
+                .number("skipped_length", skipped as u64);
+        }
+    });
 }
 
 /// Notes that an acknowledgment came in a direction.

@@ -19,7 +19,8 @@ use crate::tcp::StreamChunk;
 
 /// Largest size of a name or a reason in bytes.
 const TEXT: usize = 16 << 10;
-/// Security types: none, and VNC authentication (section 7.1.2).
+/// Security types: a failure, none, and VNC authentication (section 7.1.2).
+const INVALID: u32 = 0;
 const NONE: u32 = 1;
 const VNC: u32 = 2;
 
@@ -111,10 +112,13 @@ impl Handshake {
                 let is_server = self.state == State::ServerVersion;
                 match version(message) {
                     None => State::Done,
-                    Some((_, minor)) => {
-                        self.minor = match minor {
-                            b"008" => 8,
-                            b"007" => 7,
+                    Some((major, minor)) => {
+                        // Apple has 3.889, and RealVNC 4.1 and 5.0, whose handshakes are as in 3.8; versions between 3.3 and 3.7
+                        // mean 3.3 (section 7.1.1).
+                        self.minor = match (major, minor) {
+                            (major, _) if major > b"003" => 8,
+                            (_, b"007") => 7,
+                            (_, minor) if minor >= b"008" => 8,
                             _ => 3,
                         };
                         if is_server {
@@ -148,9 +152,10 @@ impl Handshake {
         };
     }
 
-    /// Returns the state after the choice of a security type.
+    /// Returns the state after the choice of a security type; [`State::Done`] if what follows is not known.
     fn chosen(self, security: u32) -> State {
         match security {
+            INVALID if self.minor < 7 => State::Reason,
             NONE if self.minor >= 8 => State::Result,
             NONE => State::Shared,
             VNC => State::Challenge,
@@ -350,7 +355,7 @@ impl Rfb {
                 out.number("security_type", security);
             });
         });
-        if !matches!(security, NONE | VNC) {
+        if self.handshake.state == State::Done {
             transaction.raise("rfb.unimplemented_security_type");
         }
     }

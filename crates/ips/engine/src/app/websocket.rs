@@ -1,4 +1,7 @@
-//! WebSocket (RFC 6455): each message is a transaction; a control frame is a message of its own.
+//! WebSocket (RFC 6455): each message is a transaction; a control frame is a message of its own. Messages of permessage-deflate
+//! (RFC 7692) are decompressed.
+
+mod deflate;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
@@ -10,9 +13,12 @@ use super::{AppProtocol, AppSettings};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use deflate::Inflater;
 
 /// Bits of the first two bytes (section 5.2).
 const FIN: u8 = 0x80;
+/// The message is compressed (RFC 7692, section 6).
+const COMPRESSED: u8 = 0x40;
 const MASKED: u8 = 0x80;
 /// Largest size of a payload that is kept, in bytes: frames and messages that are longer are cut.
 const PAYLOAD: usize = framed::KEPT - 14;
@@ -26,6 +32,8 @@ struct Fragments {
     /// The first byte of the first frame; 0 if no message is in progress.
     first: u8,
     payload: Vec<u8>,
+    /// True if `payload` lacks bytes of its frames.
+    is_cut: bool,
 }
 
 heap!(Fragments { payload });
@@ -35,10 +43,15 @@ heap!(Fragments { payload });
 pub(super) struct WebSocket {
     framed: Framed,
     fragments: [Fragments; 2],
+    inflaters: [Inflater; 2],
     has_details: bool,
 }
 
-heap!(WebSocket { framed, fragments });
+heap!(WebSocket {
+    framed,
+    fragments,
+    inflaters
+});
 
 /// Returns the size of a frame.
 fn size(bytes: &[u8]) -> Size {
@@ -96,9 +109,11 @@ impl WebSocket {
             _ => Some(number(&mut rest, 4)? as u32),
         };
         let mut payload = rest[..rest.len().min(PAYLOAD)].to_vec();
-        if matches!(size(bytes), Size::Known(whole) if whole > bytes.len()) {
+        let is_cut = matches!(size(bytes), Size::Known(whole) if whole > bytes.len());
+        if is_cut {
             out.raise("websocket.skip_end_of_payload");
         }
+        let is_cut = is_cut || payload.len() < rest.len();
         if let Some(mask) = mask {
             for (byte, key) in payload.iter_mut().zip(mask.to_be_bytes().into_iter().cycle()) {
                 *byte ^= key;
@@ -106,27 +121,42 @@ impl WebSocket {
         }
         let opcode = first & 0x0f;
         let fragments = &mut self.fragments[direction.index()];
-        let (first, payload) = match (opcode, first & FIN) {
-            (CONTROL.., _) => (first, payload),
+        let (first, mut payload, is_cut) = match (opcode, first & FIN) {
+            (CONTROL.., _) => (first, payload, is_cut),
             (CONTINUATION, fin) => {
                 let room = PAYLOAD.saturating_sub(fragments.payload.len()).min(payload.len());
                 if room < payload.len() {
                     out.raise("websocket.reassembly_limit_reached");
                 }
+                fragments.is_cut |= is_cut || room < payload.len();
                 fragments.payload.extend_from_slice(&payload[..room]);
                 if fin == 0 {
                     return Some(());
                 }
                 let whole = core::mem::take(fragments);
-                (whole.first | FIN, whole.payload)
+                (whole.first | FIN, whole.payload, whole.is_cut)
             }
             (_, 0) => {
-                *fragments = Fragments { first, payload };
+                *fragments = Fragments {
+                    first,
+                    payload,
+                    is_cut,
+                };
                 return Some(());
             }
-            _ => (first, payload),
+            _ => (first, payload, is_cut),
         };
         let (flags, opcode) = (first & 0xf0, first & 0x0f);
+        if flags & COMPRESSED != 0 && opcode < CONTROL {
+            let inflater = &mut self.inflaters[direction.index()];
+            // What is not compressed stays as it is.
+            if let Some(inflated) = inflater.message(&payload, !is_cut, PAYLOAD) {
+                payload = inflated.bytes;
+                if inflated.has_more {
+                    out.raise("websocket.reassembly_limit_reached");
+                }
+            }
+        }
         let transaction = framed::message(AppProtocol::WebSocket, direction, out);
         transaction.number(NumberField::WebSocketFlags, direction, flags);
         transaction.number(NumberField::WebSocketOpcode, direction, opcode);

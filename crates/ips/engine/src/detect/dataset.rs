@@ -50,6 +50,9 @@ pub struct SavedSet {
     pub values: Arc<Values>,
 }
 
+/// Largest size of a name with a dot before it in bytes (RFC 1035, section 2.3.4): the bound of the work for a value.
+const NAME_SIZE: usize = 256;
+
 /// Largest number of values that rules add to or remove from one set in a lane.
 const CHANGES: usize = 1 << 16;
 
@@ -86,13 +89,19 @@ impl Changes {
                     .is_some_and(|reputation| compare(comparison, u64::from(*reputation)));
             }
         };
-        let changed = self
-            .sets
-            .get(&set.name)
-            .and_then(|changes| changes.get(&key).copied());
-        let has = changed.unwrap_or_else(|| set.values.contains_key(&key));
+        let changes = self.sets.get(&set.name);
+        let is_in = |key: &[u8]| {
+            let changed = changes.and_then(|changes| changes.get(key).copied());
+            changed.unwrap_or_else(|| set.values.contains_key(key))
+        };
+        let found = match is_in(&key) {
+            true => Some(&key[..]),
+            false if set.has_subdomains => parents(&key).find(|parent| is_in(parent)),
+            false => None,
+        };
+        let has = found.is_some();
         if let Some(json) = &set.json
-            && let Some(text) = json.values.get(&key)
+            && let Some(text) = found.and_then(|found| json.values.get(found))
             && self.found.len() < FOUND_JSON
         {
             self.found.push(FoundJson {
@@ -125,6 +134,12 @@ impl Changes {
         changes.insert(key, value);
         true
     }
+}
+
+/// Returns the ends of a name, each from a dot on, the longest first.
+fn parents(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let last = &name[name.len().saturating_sub(NAME_SIZE)..];
+    memchr::memchr_iter(b'.', last).map(move |at| &last[at..])
 }
 
 /// Returns the key of a value; `None` if the bytes are no value of the type.
@@ -288,9 +303,12 @@ pub(super) fn read_json(
     };
     for (at, mut object) in objects.into_iter().enumerate() {
         // Objects without the value are left out, as Suricata documents.
-        let Some(value) = nested(&object, &form.value_key).and_then(Value::as_str) else {
+        let Some(value) = nested(&object, &form.value_key) else {
             continue;
         };
+        let value = value
+            .as_str()
+            .ok_or_else(|| wrong(format!("the value of object {} is no text", at + 1)))?;
         let value = match kind {
             SetType::String => Some(value.as_bytes().to_vec()),
             SetType::Md5 | SetType::Sha256 => unhex(value).and_then(|value| key(kind, &value)),
@@ -347,6 +365,7 @@ mod tests {
             kind,
             test: SetTest::Member(command),
             values: Arc::new(values),
+            has_subdomains: false,
             json: None,
             is_saved: true,
         }
@@ -367,6 +386,30 @@ mod tests {
         assert!(changes.look_up(&of(SetCommand::IsNotSet), b"x"));
         let reported: Vec<bool> = changes.reported.iter().map(|change| change.is_added).collect();
         assert_eq!(reported, [true, false]);
+    }
+
+    #[test]
+    fn a_name_beneath_one_of_the_set_is_found() {
+        let values = read(SetType::String, false, b"LmV2aWwuZXhhbXBsZQ==\n").unwrap();
+        let exact = lookup(SetType::String, SetCommand::IsSet, values);
+        let beneath = SetLookup {
+            has_subdomains: true,
+            ..exact.clone()
+        };
+        let is_in = |set: &SetLookup, name: &str| Changes::default().look_up(set, name.as_bytes());
+        for (name, is_exact, is_beneath) in [
+            (".evil.example", true, true),
+            (".mail.evil.example", false, true),
+            ("sub.mail.evil.example", false, true),
+            (&format!("{}.evil.example", "a.".repeat(40_000)), false, true),
+            (".notevil.example", false, false),
+            (".evil.example.net", false, false),
+            ("evil.example", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(is_in(&exact, name), is_exact, "{name}");
+            assert_eq!(is_in(&beneath, name), is_beneath, "{name}");
+        }
     }
 
     #[test]
@@ -449,6 +492,10 @@ mod tests {
             (&b"{}\n"[..], form(JsonForm::Lines, None, false)),
             (b"[1", form(JsonForm::Array, None, false)),
             (b"{}", form(JsonForm::Array, None, false)),
+            (
+                b"{\"host\":{\"name\":\"a\"}}\n{\"host\":{\"name\":5}}\n",
+                form(JsonForm::Lines, None, false),
+            ),
         ] {
             assert!(read_json(SetType::String, "set", &wrong, text).is_err());
         }

@@ -85,6 +85,8 @@ pub struct Dataset {
     pub state: Option<String>,
     /// The file to which the values are written.
     pub save: Option<String>,
+    /// True if a value that ends with one of the set is found, from one of its dots on (`match subdomain`).
+    pub has_subdomains: bool,
     /// The JSON values of the file.
     pub enrichment: Option<Enrichment>,
     /// The other arguments, which have no effect: `memcap` and `hashsize`.
@@ -108,7 +110,7 @@ fn is_key(text: &str) -> bool {
 impl Dataset {
     /// Reads the value of `dataset`, or of `datarep`.
     pub(crate) fn parse(is_reputation: bool, value: Option<&str>) -> Result<Dataset, Reason> {
-        const SET: &str = "set|unset|isset|isnotset,NAME and type, load, save, state, memcap, hashsize, format, value_key, array_key, context_key, enrichment_key, each with its value, and remove_key, with commas between them";
+        const SET: &str = "set|unset|isset|isnotset,NAME and type, match, load, save, state, memcap, hashsize, format, value_key, array_key, context_key, enrichment_key, each with its value, and remove_key, with commas between them";
         const REPUTATION: &str = "NAME,>|<|=,NUMBER and type, load, memcap, hashsize, each with its value, with commas between them";
         let form = if is_reputation { REPUTATION } else { SET };
         let text = required(value, form)?;
@@ -137,6 +139,7 @@ impl Dataset {
             load: None,
             state: None,
             save: None,
+            has_subdomains: false,
             enrichment: None,
             others: Vec::new(),
         };
@@ -154,6 +157,7 @@ impl Dataset {
             let value = value.trim();
             match key {
                 "type" => set.kind = Some(SetType::from_word(value)?),
+                "match" if value == "subdomain" && !is_reputation => set.has_subdomains = true,
                 "load" if !value.is_empty() => set.load = Some(value.to_owned()),
                 "state" if !value.is_empty() => set.state = Some(value.to_owned()),
                 "save" if !value.is_empty() => set.save = Some(value.to_owned()),
@@ -178,12 +182,7 @@ impl Dataset {
                     "value_key KEY",
                 ));
             }
-            Some(_)
-                if !matches!(
-                    set.test,
-                    SetTest::Member(SetCommand::IsSet | SetCommand::IsNotSet)
-                ) =>
-            {
+            Some(_) if set.is_changed() || is_reputation => {
                 return Err(Reason::invalid(
                     "JSON values of a set that rules change",
                     "isset or isnotset with the formats json and ndjson",
@@ -202,6 +201,13 @@ impl Dataset {
             }
             None => {}
         }
+        let is_string = set.kind.is_none_or(|kind| kind == SetType::String);
+        if set.has_subdomains && (set.is_changed() || !is_string) {
+            return Err(Reason::invalid(
+                "match subdomain with a type or a command that has none",
+                "isset or isnotset, and type string",
+            ));
+        }
         if set.state.is_some() && (set.load.is_some() || set.save.is_some()) {
             return Err(Reason::invalid("state with load or save", form));
         }
@@ -218,6 +224,11 @@ impl Dataset {
             ));
         }
         Ok(set)
+    }
+
+    /// Returns true if the rule adds or removes values.
+    fn is_changed(&self) -> bool {
+        matches!(self.test, SetTest::Member(SetCommand::Set | SetCommand::Unset))
     }
 
     /// Returns the file to which the values are written.
@@ -254,6 +265,9 @@ impl fmt::Display for Dataset {
         }
         if let Some(kind) = self.kind {
             write!(f, ",type {kind}")?;
+        }
+        if self.has_subdomains {
+            f.write_str(",match subdomain")?;
         }
         if let Some(load) = &self.load {
             write!(f, ",load {load}")?;

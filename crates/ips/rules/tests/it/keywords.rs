@@ -55,6 +55,7 @@ fn lenient_forms_that_suricata_reads_are_read_and_printed_again() {
         "http.host; dataset:isset,bad,type string,load bad.json,format json,value_key host,enrichment_key bad_ones,array_key a.b,remove_key;",
         "ip.dst; dataset:isnotset,bad,type ip,load bad.lst,format ndjson,value_key ip,context_key bad_ones;",
         "ip.dst; dataset:isset,bad,type ip,load bad.lst,format jsonline,value_key ip;",
+        "dns.query; dotprefix; dataset:isset,bad,type string,match subdomain,load bad.lst;",
         "dcerpc.opnum:>10;",
         "dcerpc.opnum:!10,12-15;",
         "icmp_id:\"300\";",
@@ -103,13 +104,16 @@ fn lenient_forms_that_suricata_reads_are_read_and_printed_again() {
 }
 
 #[test]
-fn sets_with_json_values_need_a_key_and_do_not_change() {
+fn sets_with_json_values_and_subdomains_have_their_form_and_do_not_change() {
     for wrong in [
         "dataset:isset,a,type string,load a.json,format json;",
         "dataset:set,a,type string,load a.json,format json,value_key v;",
         "dataset:isset,a,type string,load a.json,value_key v;",
         "dataset:isset,a,type string,load a.json,remove_key;",
         "dataset:isset,a,type string,load a.json,format xml,value_key v;",
+        "dataset:set,a,type string,match subdomain;",
+        "dataset:isset,a,type md5,match subdomain;",
+        "dataset:isset,a,type string,match domain;",
     ] {
         let text = format!("alert http any any -> any any (http.host; {wrong} sid:1;)");
         let refusal = Rule::parse(Syntax::Suricata, "a", &text).unwrap_err();

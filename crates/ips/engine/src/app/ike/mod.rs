@@ -359,8 +359,11 @@ impl Ike {
         } else if payloads(major, next, &bytes[HEADER..], &mut found).is_none() {
             transaction.raise("ike.malformed_data");
         }
-        transaction.publish(Buffer::IkeInitSpi, direction, initiator.clone());
-        transaction.publish(Buffer::IkeRespSpi, direction, responder.clone());
+        // As in Suricata, each end's messages have its own SPI for rules.
+        match direction {
+            Direction::ToServer => transaction.publish(Buffer::IkeInitSpi, direction, initiator.clone()),
+            Direction::ToClient => transaction.publish(Buffer::IkeRespSpi, direction, responder.clone()),
+        }
         transaction.number(NumberField::IkeExchType, direction, exchange);
         for vendor in &found.vendors {
             transaction.publish(Buffer::IkeVendor, direction, hex(vendor));

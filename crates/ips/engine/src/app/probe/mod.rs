@@ -85,6 +85,8 @@ const SIGNATURES: &[Signature] = &[
     tcp(AppProtocol::Smb, None, 4, b"\xfeSMB"),
     tcp(AppProtocol::Smb, None, 4, b"\xfdSMB"),
     tcp(AppProtocol::Rfb, None, 0, b"RFB 003."),
+    tcp(AppProtocol::Rfb, None, 0, b"RFB 004."),
+    tcp(AppProtocol::Rfb, None, 0, b"RFB 005."),
     tcp(AppProtocol::Mqtt, CLIENT, 4, b"MQTT"),
     tcp(AppProtocol::Mqtt, CLIENT, 4, b"MQIsdp"),
     tcp(AppProtocol::Sip, None, 0, b"SIP/2.0 "),

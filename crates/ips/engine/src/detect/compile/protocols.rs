@@ -305,6 +305,7 @@ pub(crate) fn buffer_directions(buffer: Buffer) -> [bool; 2] {
         | Buffer::PgsqlQuery
         | Buffer::LdapRequestDn
         | Buffer::LdapRequestAttribute
+        | Buffer::IkeInitSpi
         | Buffer::MqttSubscribeTopic
         | Buffer::MqttUnsubscribeTopic
         | Buffer::QuicSni
@@ -322,6 +323,7 @@ pub(crate) fn buffer_directions(buffer: Buffer) -> [bool; 2] {
         | Buffer::FtpCompletionCode
         | Buffer::SshHasshServer
         | Buffer::SshHasshServerString
+        | Buffer::IkeRespSpi
         | Buffer::LdapResponsesDn
         | Buffer::LdapResponsesMessage
         | Buffer::LdapResponsesAttribute

@@ -370,6 +370,8 @@ pub struct SetLookup {
     pub test: SetTest,
     /// The values of the file with which the set begins.
     pub values: Arc<Values>,
+    /// True if a value that ends with one of the set is found, from one of its dots on.
+    pub has_subdomains: bool,
     /// The JSON values, which alerts show.
     pub json: Option<Arc<JsonSet>>,
     /// True if the values are written to a file.

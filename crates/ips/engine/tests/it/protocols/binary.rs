@@ -278,6 +278,52 @@ pub(super) fn rfb_case() -> Case {
     }
 }
 
+/// Returns handshakes of Apple's and RealVNC's versions, which are as in 3.8, and of 3.3, whose server names the security type.
+pub(super) fn rfb_version_cases() -> Vec<Case> {
+    let of = |messages, hold, fail| Case {
+        protocol: "rfb",
+        is_udp: false,
+        port: 5900,
+        messages,
+        hold,
+        fail,
+    };
+    let listed = |version: &str| {
+        vec![
+            server(version),
+            client(version),
+            server([4, 0x1e, 0x21, 0x24, 0x23]),
+            client([0x1e]),
+        ]
+    };
+    let named = |security: u8, rest: &[u8]| {
+        vec![
+            server("RFB 003.003\n"),
+            client("RFB 003.003\n"),
+            server([&[0, 0, 0, security][..], rest].concat()),
+        ]
+    };
+    let unknown = "app-layer-event:rfb.unimplemented_security_type;";
+    vec![
+        of(
+            listed("RFB 003.889\n"),
+            vec!["rfb.sectype:30;", unknown],
+            vec!["rfb.sectype:>30;"],
+        ),
+        of(
+            listed("RFB 005.000\n"),
+            vec!["rfb.sectype:30;", unknown],
+            vec!["rfb.sectype:>30;"],
+        ),
+        of(
+            named(0, b"\0\0\0\x08too many"),
+            vec!["rfb.sectype:0;", "frame:rfb.pdu; content:\"too many\"; bsize:12;"],
+            vec![unknown, "app-layer-event:rfb.malformed_message;"],
+        ),
+        of(named(2, &[7; 16]), vec!["rfb.sectype:2;"], vec![unknown]),
+    ]
+}
+
 /// Returns a message of IKE 2 with these transforms in a proposal.
 pub(super) fn ike(is_response: bool, transforms: &[(u8, u16)], proposals: usize) -> Vec<u8> {
     let list: Vec<u8> = transforms
@@ -440,6 +486,43 @@ pub(super) fn websocket_case() -> Case {
             "websocket.mask:0;",
             "websocket.opcode:binary;",
         ],
+    }
+}
+
+/// Returns messages that are compressed, of which the second one needs the window of the first one, and one in two frames: the
+/// examples of RFC 7692, section 7.2.3.
+pub(super) fn websocket_compressed_case() -> Case {
+    let hello = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
+    let mask = [0x37, 0xfa, 0x21, 0x3d];
+    let masked = hello
+        .iter()
+        .zip(mask.iter().cycle())
+        .map(|(byte, key)| byte ^ key);
+    let request = [&[0xc1, 0x80 | 7][..], &mask, &masked.collect::<Vec<u8>>()].concat();
+    let answers = [
+        &[0x41, 3][..],
+        &hello[..3],
+        &[0x80, 4],
+        &hello[3..],
+        &[0xc2, 5, 0xf2, 0x00, 0x11, 0x00, 0x00],
+    ];
+    Case {
+        protocol: "websocket",
+        is_udp: false,
+        port: 80,
+        messages: vec![
+            client("GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"),
+            server("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"),
+            client(request),
+            server(answers.concat()),
+        ],
+        hold: vec![
+            "flow:to_server; websocket.payload; content:\"Hello\"; bsize:5;",
+            "flow:to_client; websocket.opcode:text; websocket.payload; content:\"Hello\"; bsize:5;",
+            "flow:to_client; websocket.opcode:binary; websocket.payload; content:\"Hello\"; bsize:5;",
+            "websocket.flags:comp;",
+        ],
+        fail: vec!["websocket.payload; content:\"|c9 c9|\";"],
     }
 }
 

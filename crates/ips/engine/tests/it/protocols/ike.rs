@@ -153,6 +153,17 @@ fn several_transforms_of_the_server_are_a_list() {
 }
 
 #[test]
+fn the_identifier_of_each_end_is_that_of_its_messages() {
+    let rules = "alert ike any any -> any any (ike.init_spi; content:\"1111\"; sid:1;)\n\
+        alert ike any any -> any any (ike.resp_spi; content:\"2222\"; sid:2;)\n";
+    for mode in [Mode::Ids, Mode::Ips] {
+        let bed = run(&main_mode(), mode, rules);
+        // Three messages are of the initiator, and two of the responder.
+        assert_eq!((bed.sids(), bed.alerts()), ([1, 2].into(), 5), "{mode:?}");
+    }
+}
+
+#[test]
 fn a_rule_over_the_chosen_attributes_matches_the_message_that_has_them() {
     let rules = "alert ike any any -> any any (ike.chosen_sa_attribute:alg_enc=7; sid:1;)\n\
         alert ike any any -> any any (ike.chosen_sa_attribute:alg_enc=5; sid:2;)\n";

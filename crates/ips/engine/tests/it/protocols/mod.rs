@@ -65,6 +65,7 @@ pub(crate) fn cases() -> Vec<Case> {
         binary::dhcp_case(),
         binary::nfs_case(),
         binary::websocket_case(),
+        binary::websocket_compressed_case(),
         binary::pgsql_case(),
         binary::dcerpc_udp_case(),
         records::ldap_case(),
@@ -83,6 +84,7 @@ pub(crate) fn cases() -> Vec<Case> {
         http2::upgrade_case(),
     ];
     cases.extend(binary::krb5_cases());
+    cases.extend(binary::rfb_version_cases());
     cases.extend(frames::cases());
     cases.extend(streams::cases());
     cases.extend(bodies::cases());
@@ -311,6 +313,29 @@ fn a_pass_rule_with_alert_raises_one_and_passes() {
     assert!(!bed.send_all(tcp(80, &case.messages, 1000)));
     bed.finish();
     assert_eq!(bed.sids().into_iter().collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_name_beneath_one_of_a_set_is_found() {
+    let case = text::http_case();
+    let text = "alert http any any -> any any (http.host; dotprefix; dataset:isset,a,type string,match subdomain,load a.lst; sid:1;)\n\
+        alert http any any -> any any (http.host; dotprefix; dataset:isset,a; sid:2;)\n\
+        alert http any any -> any any (http.host; dotprefix; dataset:isnotset,a,match subdomain; sid:3;)\n\
+        alert http any any -> any any (http.host; dotprefix; dataset:isnotset,a; sid:4;)\n";
+    let settings = CompileSettings {
+        // The host is a.example; the set has .example.
+        data: [(
+            ("test".to_owned(), "a.lst".to_owned()),
+            b"LmV4YW1wbGU=\n".to_vec(),
+        )]
+        .into(),
+        ..CompileSettings::default()
+    };
+    let rules = rules(text, &settings);
+    for mode in [Mode::Ids, Mode::Ips] {
+        let found = alerts(&rules, &tcp(80, &case.messages, 1000), mode);
+        assert_eq!(found, [1, 4], "{mode:?}");
+    }
 }
 
 #[test]

@@ -114,6 +114,42 @@ fn a_drop_rule_over_an_acknowledgment_drops_it() {
 }
 
 #[test]
+fn a_packet_whose_end_is_not_inspected_has_an_anomaly_and_says_how_much() {
+    let body = [&text("t")[..], &vec![b'x'; 100_000]].concat();
+    let size = [
+        body.len() as u8 | 0x80,
+        (body.len() >> 7) as u8 | 0x80,
+        (body.len() >> 14) as u8,
+    ];
+    let messages = [
+        &subscription()[..2],
+        &[
+            client([&[0x30][..], &size, &body].concat()),
+            client(mqtt(0x30, &[&text("t"), b"next"])),
+        ],
+    ]
+    .concat();
+    let rules = "alert mqtt any any -> any any (mqtt.publish.message; content:\"next\"; sid:1;)\n\
+        alert mqtt any any -> any any (app-layer-event:applayer_inspection_incomplete; sid:2;)\n";
+    for settings in modes() {
+        let mut bed = TestBed::with(settings, rules);
+        bed.send_all(tcp(1883, &messages, 1400));
+        bed.finish();
+        assert_eq!(counts(&bed, 2), [1, 1]);
+        let skipped: Vec<_> = records(&bed)
+            .iter_mut()
+            .filter_map(|record| match record.value("publish") {
+                Some(Value::Object(packet)) => Some(packet.value("skipped_length").cloned()),
+                _ => None,
+            })
+            .collect();
+        // 64 KiB are kept, of which four bytes are the header.
+        let left = body.len() + 4 - (64 << 10);
+        assert_eq!(skipped, [Some(Value::Number(left as u64)), None]);
+    }
+}
+
+#[test]
 fn packets_of_version_5_have_reason_codes_and_properties() {
     let head = [&text("MQTT")[..], &[5, 2, 0, 60, 0], &text("c")].concat();
     let pair = [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_ips_rules::Reason;
-use millrace_ips_rules::options::dataset::{Dataset, SetTest};
+use millrace_ips_rules::options::dataset::{Dataset, SetTest, SetType};
 use millrace_ips_rules::options::words::TextField;
 
 use super::builder::Builder;
@@ -28,6 +28,12 @@ impl Builder<'_> {
                 expected: "type string, md5, sha256, ipv4 or ip in the first rule with the set",
             });
         };
+        if set.has_subdomains && kind != SetType::String {
+            return Err(Reason::Invalid {
+                problem: format!("match subdomain with the set {} of type {kind}", set.name),
+                expected: "a set of type string",
+            });
+        }
         let values = match known {
             Some((known, _)) if *known != kind => {
                 return Err(Reason::Invalid {
@@ -79,6 +85,7 @@ impl Builder<'_> {
             kind,
             test: set.test,
             values,
+            has_subdomains: set.has_subdomains,
             json: self.interner.json.get(&set.name).cloned(),
             is_saved: false,
         };
