@@ -1,5 +1,7 @@
 //! Detection: searches of many patterns, and rules over payloads.
 
+use std::collections::BTreeSet;
+
 use millrace_ips_engine::detect::{
     CompileSettings, DetectSettings, Scratch, Subject, compile, matches, oracle,
 };
@@ -8,7 +10,7 @@ use millrace_ips_scan::{Backend, Pattern, build};
 
 /// Reads patterns (a byte with size and case, then the pattern) up to a size of 0, and searches them in the rest.
 ///
-/// Properties: every back end finds what the naive search finds.
+/// Properties: every back end finds each pattern that the naive search finds, where it finds it.
 pub(crate) fn scan(mut bytes: &[u8]) {
     const CASE: u8 = 0x80;
     const SIZE: u8 = 0x1f;
@@ -28,16 +30,20 @@ pub(crate) fn scan(mut bytes: &[u8]) {
         });
     }
     let hits = |backend| {
-        let mut hits = Vec::new();
+        let mut hits = BTreeSet::new();
         build(backend, &patterns)
             .expect("the patterns are short")
-            .scan(bytes, &mut |id, end| hits.push((id, end)));
-        hits.sort_unstable();
+            .scan(bytes, &mut |id, end| {
+                hits.insert((id, end));
+            });
         hits
     };
+    let identifiers = |hits: &BTreeSet<(u32, usize)>| hits.iter().map(|(id, _)| *id).collect::<BTreeSet<_>>();
     let expected = hits(Backend::Naive);
     for backend in Backend::ALL {
-        assert_eq!(hits(backend), expected, "{backend:?}");
+        let found = hits(backend);
+        assert!(found.is_subset(&expected), "{backend:?}: {found:?}, not {expected:?}");
+        assert_eq!(identifiers(&found), identifiers(&expected), "{backend:?}");
     }
 }
 

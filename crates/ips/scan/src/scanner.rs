@@ -44,10 +44,11 @@ pub enum BuildError {
 
 /// A search for many patterns in a block of bytes.
 pub trait Scanner: std::fmt::Debug + Send + Sync {
-    /// Calls `hit` with the identifier and the end of each occurrence of each pattern, in no particular order.
+    /// Calls `hit` with the identifier and the end of occurrences of the patterns, in no particular order: for each pattern that occurs
+    /// at least once.
     fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32, usize));
 
-    /// Calls `hit` as [`Scanner::scan`] does, for the occurrences that end after the first `from` bytes.
+    /// Calls `hit` as [`Scanner::scan`] does, for occurrences that end after the first `from` bytes.
     fn scan_new(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32, usize)) {
         self.scan(bytes, &mut |id, end| {
             if end > from {
