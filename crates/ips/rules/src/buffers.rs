@@ -3,6 +3,9 @@
 //! A sticky buffer is an option that precedes its contents (`http.uri; content:"x";`); a modifier follows its content
 //! (`content:"x"; http_uri;`). Both name the same buffer.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use crate::Syntax;
 
 /// A buffer of inspection, and its names in the rule languages.
@@ -20,6 +23,30 @@ pub struct BufferNames {
     /// The sticky name of Snort 3; empty if there is none.
     pub snort3: &'static str,
 }
+
+/// The buffers by their names: the parser asks for each option of each rule.
+struct Names {
+    suricata: HashMap<&'static str, Buffer>,
+    snort2: HashMap<&'static str, Buffer>,
+    snort3: HashMap<&'static str, Buffer>,
+    modifiers: HashMap<&'static str, Buffer>,
+}
+
+static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    let by = |name: fn(&BufferNames) -> &'static str| {
+        let named = BUFFERS.iter().filter(|names| !name(names).is_empty());
+        named.map(|names| (name(names), names.buffer)).collect()
+    };
+    let suricata = BUFFERS
+        .iter()
+        .flat_map(|names| names.suricata.iter().map(|name| (*name, names.buffer)));
+    Names {
+        suricata: suricata.collect(),
+        snort2: by(|names| names.snort2),
+        snort3: by(|names| names.snort3),
+        modifiers: by(|names| names.modifier),
+    }
+});
 
 macro_rules! buffers {
     ($($variant:ident $words:literal [$($suricata:literal),*] $modifier:literal $snort2:literal $snort3:literal;)*) => {
@@ -325,18 +352,18 @@ impl Buffer {
 
     /// Returns the buffer of a sticky keyword.
     pub(crate) fn sticky(syntax: Syntax, name: &str) -> Option<Buffer> {
-        let is_it = |names: &&BufferNames| match syntax {
-            Syntax::Suricata => names.suricata.contains(&name),
-            Syntax::Snort2 => names.snort2 == name,
-            Syntax::Snort3 => names.snort3 == name,
+        let names = match syntax {
+            Syntax::Suricata => &NAMES.suricata,
+            Syntax::Snort2 => &NAMES.snort2,
+            Syntax::Snort3 => &NAMES.snort3,
         };
-        BUFFERS.iter().find(is_it).map(|names| names.buffer)
+        names.get(name).copied()
     }
 
     /// Returns the buffer of a keyword that modifies the content before it.
     pub(crate) fn modifier(syntax: Syntax, name: &str) -> Option<Buffer> {
-        let found = BUFFERS.iter().find(|names| names.modifier == name)?;
-        (syntax != Syntax::Snort3).then_some(found.buffer)
+        let found = NAMES.modifiers.get(name).copied();
+        found.filter(|_| syntax != Syntax::Snort3)
     }
 
     /// Returns the sticky keyword of the buffer in a syntax.

@@ -2,6 +2,8 @@
 //! several lines, and the options of a rule. Suricata and Snort 2.9 join lines that end in a backslash; Snort
 //! 3 reads to the closing parenthesis.
 
+use memchr::memchr3;
+
 use crate::Syntax;
 use crate::limits;
 use crate::refusal::{Position, Reason};
@@ -295,14 +297,13 @@ pub(crate) fn options<'a>(
     let mut found = Vec::new();
     let mut start = 0;
     let mut in_quotes = false;
-    let mut is_escaped = false;
-    for (at, byte) in body.bytes().enumerate() {
-        if is_escaped {
-            is_escaped = false;
-            continue;
-        }
-        match byte {
-            b'\\' => is_escaped = true,
+    let mut from = 0;
+    let next = |from: usize| Some(from + memchr3(b'\\', b'"', b';', body.as_bytes().get(from..)?)?);
+    while let Some(at) = next(from) {
+        from = at + 1;
+        match body.as_bytes()[at] {
+            // The next byte is no delimiter.
+            b'\\' => from += 1,
             b'"' if syntax == Syntax::Snort3 => in_quotes = !in_quotes,
             b';' if !in_quotes => {
                 let piece = &body[start..at];
