@@ -15,6 +15,7 @@ mod compile;
 mod conditions;
 pub mod dataset;
 mod detector;
+mod direct;
 mod evaluate;
 mod fields;
 mod flow_state;

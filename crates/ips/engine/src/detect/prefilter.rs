@@ -20,7 +20,8 @@ use millrace_ips_rules::options::words::TextField;
 use millrace_ips_scan::{Backend, Pattern, Scanner, build};
 
 use super::compile::{Hook, buffer_directions};
-use super::program::{AppTest, Operand, Operation, Rule, RuleType, Step};
+use super::direct::{Direct, DirectDraft};
+use super::program::{AppTest, Operand, Operation, PacketTest, Rule, RuleType, Step};
 use crate::app::{AppProtocol, Transaction};
 use crate::flow::Direction;
 
@@ -55,6 +56,8 @@ pub(super) struct Group {
     rules: Vec<Vec<u32>>,
     /// The rules of each name, by the hash of the name from its end.
     names: HashMap<u64, Vec<u32>>,
+    /// The rules that are found without a search.
+    pub(super) direct: Direct,
     /// The rules that are always candidates.
     pub(super) always: Vec<u32>,
 }
@@ -109,10 +112,18 @@ impl Group {
 struct Draft {
     patterns: HashMap<(Vec<u8>, bool), Vec<u32>>,
     names: HashMap<u64, Vec<u32>>,
+    direct: DirectDraft,
     always: Vec<u32>,
 }
 
 impl Draft {
+    /// Adds a rule over payloads.
+    fn add_raw(&mut self, index: u32, rule: &Rule) {
+        if !self.direct.add(index, rule) {
+            self.add(index, rule);
+        }
+    }
+
     fn add(&mut self, index: u32, rule: &Rule) {
         match &rule.fast_pattern {
             Some(pattern) => {
@@ -150,14 +161,20 @@ impl Draft {
                 .or_else(|_| build(Backend::Windows, &patterns))
                 .ok()
         });
+        let mut direct = self.direct;
         if scanner.is_none() {
             always.extend(rules.iter().flatten());
-            always.sort_unstable();
         }
+        if backend.is_none() {
+            always.extend(direct.rules());
+            direct = DirectDraft::default();
+        }
+        always.sort_unstable();
         Group {
             scanner,
             rules,
             names: self.names,
+            direct: direct.build(),
             always,
         }
     }
@@ -177,8 +194,10 @@ pub(super) struct TransactionGroup {
 pub(super) struct Prefilter {
     /// Rules over packets, by class and direction.
     pub(super) packets: [[Group; 2]; Class::LEN],
-    /// Rules over packets of TCP and not over streams, by direction: the search of a stream does not find these rules.
+    /// Rules that may match packets of a TCP stream, by direction: those over streams alone may not.
     pub(super) packets_in_stream: [Group; 2],
+    /// Rules over packets of TCP and not over streams, by direction: the search of a stream does not find these rules.
+    pub(super) packets_in_window: [Group; 2],
     /// Rules over streams, by direction.
     pub(super) stream: [Group; 2],
     /// Rules over buffers, by hook.
@@ -249,7 +268,8 @@ impl Prefilter {
     /// Distributes the rules.
     pub(super) fn new(rules: &[Rule], hooks: &[Hook], backend: Option<Backend>) -> Prefilter {
         let mut packets: [[Draft; 2]; Class::LEN] = Default::default();
-        let (mut stream, mut in_stream): ([Draft; 2], [Draft; 2]) = Default::default();
+        let (mut stream, mut in_stream, mut in_window): ([Draft; 2], [Draft; 2], [Draft; 2]) =
+            Default::default();
         let mut drafts: Vec<Draft> = hooks.iter().map(|_| Draft::default()).collect();
         let mut transactions: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
         let mut frames: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
@@ -306,14 +326,17 @@ impl Prefilter {
                         // A packet outside of any stream is inspected like a stream.
                         if rule.on_packets || rule.on_stream {
                             for class in classes(rule) {
-                                packets[class as usize][side].add(at, rule);
+                                packets[class as usize][side].add_raw(at, rule);
+                                if class == Class::Tcp && (rule.on_packets || rule.payload.is_empty()) {
+                                    in_stream[side].add_raw(at, rule);
+                                }
                                 if class == Class::Tcp && !rule.on_stream {
-                                    in_stream[side].add(at, rule);
+                                    in_window[side].add_raw(at, rule);
                                 }
                             }
                         }
                         if rule.on_stream {
-                            stream[side].add(at, rule);
+                            stream[side].add_raw(at, rule);
                         }
                     }
                 }
@@ -323,6 +346,7 @@ impl Prefilter {
         Prefilter {
             packets: packets.map(build_both),
             packets_in_stream: build_both(in_stream),
+            packets_in_window: build_both(in_window),
             stream: build_both(stream),
             hooks: drafts.into_iter().map(|draft| draft.build(backend)).collect(),
             transactions,
@@ -352,12 +376,15 @@ impl Prefilter {
 fn classes(rule: &Rule) -> Vec<Class> {
     let all = [Class::Tcp, Class::Udp, Class::Icmp, Class::Other];
     let is_of = |class: &Class| {
-        rule.protocol.ip.is_empty()
-            || rule
-                .protocol
-                .ip
-                .iter()
-                .any(|protocol| Class::of(*protocol) == *class)
+        let is_asked = |protocol: &u8| Class::of(*protocol) == *class;
+        let by_header = &rule.protocol.ip;
+        let by_option = rule.packet.iter().all(|test| match test {
+            PacketTest::IpProtocol(Comparison::Equal(protocol)) => {
+                u8::try_from(*protocol).is_ok_and(|protocol| is_asked(&protocol))
+            }
+            _ => true,
+        });
+        by_option && (by_header.is_empty() || by_header.iter().any(is_asked))
     };
     all.into_iter().filter(is_of).collect()
 }

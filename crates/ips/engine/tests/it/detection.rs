@@ -39,14 +39,23 @@ fn option() -> impl Strategy<Value = String> {
         }),
         1 => (0..3i32).prop_map(|n| format!("byte_test:1,>,97,{n},relative;")),
         1 => Just("byte_jump:1,0,relative,bitmask 3;".to_owned()),
-        1 => (4..12i32).prop_map(|n| format!("bsize:<{n};")),
+        1 => (6..12i32).prop_map(|n| format!("bsize:<{n};")),
     ]
 }
 
 /// Returns a strategy of the options of a rule, the first of which is a content that must be there.
 fn body() -> impl Strategy<Value = String> {
-    ("[abA]{1,3}", prop::collection::vec(option(), 0..5))
+    ("[abA]{1,5}", prop::collection::vec(option(), 0..5))
         .prop_map(|(first, options)| format!("content:\"{first}\"; {}", options.join(" ")))
+}
+
+/// Returns a strategy of the ends of a rule: few ports and many, those of the packets and others.
+fn ends() -> impl Strategy<Value = String> {
+    let ports =
+        || prop::sample::select(&["any", "4000", "[80,3999:4001]", "!4000", "1024:", "1000", "5000"][..]);
+    let arrow = prop::sample::select(&["->", "->", "<>"][..]);
+    (ports(), arrow, ports())
+        .prop_map(|(source, arrow, destination)| format!("any {source} {arrow} any {destination}"))
 }
 
 fn payload() -> impl Strategy<Value = Vec<u8>> {
@@ -71,8 +80,8 @@ proptest! {
 
     #[test]
     fn the_prefilter_loses_no_alert_and_adds_none(
-        bodies in prop::collection::vec(body(), 1..12),
-        payloads in prop::collection::vec(payload(), 1..5),
+        bodies in prop::collection::vec((ends(), body()), 1..12),
+        payloads in prop::collection::vec((any::<bool>(), payload()), 1..5),
         is_tcp in any::<bool>(),
         size in 1..50usize,
         is_inline in any::<bool>(),
@@ -81,11 +90,11 @@ proptest! {
         let text: Vec<String> = bodies
             .iter()
             .enumerate()
-            .map(|(sid, body)| format!("alert {protocol} any any -> any any ({body} sid:{};)", sid + 1))
+            .map(|(sid, (ends, body))| format!("alert {protocol} {ends} ({body} sid:{};)", sid + 1))
             .collect();
         let frames = match is_tcp {
-            true => tcp(4000, &payloads.iter().map(|bytes| (false, bytes.clone())).collect::<Vec<_>>(), size),
-            false => payloads.iter().map(|bytes| udp(4000, false, bytes)).collect(),
+            true => tcp(4000, &payloads, size),
+            false => payloads.iter().map(|(is_reply, bytes)| udp(4000, *is_reply, bytes)).collect(),
         };
         let mode = if is_inline { Mode::Ips } else { Mode::Ids };
         let found = |prefilter| {

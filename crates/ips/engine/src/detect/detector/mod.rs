@@ -444,14 +444,13 @@ impl Detector {
         if rule.payload.is_empty() {
             return !packet.is_pseudo || rule.kind == RuleType::Transaction;
         }
-        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_rejected_by_stream;
         if rule.on_stream
             && let Some(window) = stream
             && self.window(rule, &window)
         {
             return true;
         }
-        let on_packet = rule.on_packets || rule.on_stream && !is_in_stream;
+        let on_packet = rule.on_packets || rule.on_stream && !is_in_stream(packet, flow);
         on_packet
             && !packet.is_pseudo
             && !packet.hides_payload()
@@ -487,27 +486,16 @@ impl Detector {
     /// Returns true if the rule matches the last part of a stream window. Also returns true if it matches the
     /// whole window and did not match the part that was inspected before.
     fn window(&mut self, rule: &Rule, window: &StreamWindow<'_>) -> bool {
-        let StreamWindow { bytes, new_from, .. } = *window;
-        // As observed, `depth` and `offset` count from the first byte of the last part. In mode `ids` the
-        // last part is the chunk. In mode `ips` the last part also contains bytes before the packet, so a
-        // match in them is repeated with the next packet.
-        let from = match window.is_chunk {
-            true => new_from,
-            false => bytes.len().saturating_sub(WINDOW).min(new_from),
-        };
-        let subject = |bytes, offset, is_complete| Subject {
-            bytes,
-            offset,
-            is_complete,
-            is_dce_big_endian: false,
-        };
-        let last = subject(&bytes[from..], 0, window.is_end);
+        let [last, all] = subjects(window);
         if evaluate::matches(&rule.payload, &last, &mut self.scratch) {
             return true;
         }
-        let all = subject(bytes, window.offset, window.is_end);
-        let before = subject(&bytes[..new_from], window.offset, false);
-        (from > 0 || window.offset > 0)
+        let before = Subject {
+            bytes: &window.bytes[..window.new_from],
+            is_complete: false,
+            ..all
+        };
+        (last.bytes.len() < all.bytes.len() || window.offset > 0)
             && evaluate::matches(&rule.payload, &all, &mut self.scratch)
             && !evaluate::matches(&rule.payload, &before, &mut self.scratch)
     }
@@ -523,6 +511,30 @@ impl Detector {
         self.counters.limited_sid = u64::from(rule.sid);
         *self.limits.entry(index).or_default() += 1;
     }
+}
+
+/// Returns true if the stream of a flow has the payload of a packet.
+fn is_in_stream(packet: &Packet<'_>, flow: Option<&Flow>) -> bool {
+    flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_rejected_by_stream
+}
+
+/// Returns the bytes of a stream window to which rules are applied: its last part, then the whole.
+fn subjects<'a>(window: &StreamWindow<'a>) -> [Subject<'a>; 2] {
+    let StreamWindow { bytes, new_from, .. } = *window;
+    // As observed, `depth` and `offset` count from the first byte of the last part. In mode `ids` the
+    // last part is the chunk. In mode `ips` the last part also contains bytes before the packet, so a
+    // match in them is repeated with the next packet.
+    let from = match window.is_chunk {
+        true => new_from,
+        false => bytes.len().saturating_sub(WINDOW).min(new_from),
+    };
+    let subject = |bytes, offset| Subject {
+        bytes,
+        offset,
+        is_complete: window.is_end,
+        is_dce_big_endian: false,
+    };
+    [subject(&bytes[from..], 0), subject(bytes, window.offset)]
 }
 
 /// Returns true if a condition requires an empty payload. As observed in the alerts of Suricata, a packet

@@ -3,13 +3,14 @@
 use millrace_ips_rules::header::Action as RuleAction;
 
 use super::decision::is_once;
-use super::{Context, Detector, GroupId};
+use super::{Context, Detector, GroupId, is_in_stream, subjects};
 use crate::detect::candidates::Candidates;
 use crate::detect::compile::Ruleset;
 use crate::detect::conditions;
 use crate::detect::flow_state::PENDING;
 use crate::detect::prefilter::{Class, Group};
 use crate::detect::program::Rule;
+use crate::detect::subject::Subject;
 use crate::flow::Flow;
 use crate::tcp::StreamWindow;
 
@@ -79,12 +80,18 @@ impl Detector {
                 let new = window.bytes.get(window.new_from..).unwrap_or_default();
                 !packet.is_rejected_by_stream && new.starts_with(packet.payload)
             });
-            let group = match is_in_window {
-                true => &prefilter.packets_in_stream[direction.index()],
-                false => &prefilter.packets[class][direction.index()],
+            let groups = match (is_in_window, is_in_stream(packet, flow.as_deref())) {
+                (true, _) => &prefilter.packets_in_window,
+                (false, true) => &prefilter.packets_in_stream,
+                (false, false) => &prefilter.packets[class],
             };
+            let group = &groups[direction.index()];
             let candidates = &mut self.memory.0;
             group.always.iter().for_each(|rule| candidates.add(*rule));
+            let subjects = [Subject::whole(packet.payload)];
+            group.direct.find(packet, &subjects, &mut |rule| {
+                candidates.add_if(rule, is_possible);
+            });
             if !packet.payload.is_empty() && !packet.hides_payload() {
                 let known = candidates.list.len();
                 let sample = self.begin_sample();
@@ -105,6 +112,11 @@ impl Detector {
             let pending = flow
                 .as_deref_mut()
                 .map(|flow| &mut flow.detect.pending[direction.index()]);
+            let [last, all] = subjects(&window);
+            let subjects = [last, all, Subject::whole(packet.payload)];
+            group.direct.find(packet, &subjects, &mut |rule| {
+                candidates.add_if(rule, is_possible);
+            });
             scan_stream(group, &window, pending, candidates, is_possible);
             let hits = candidates.list.len() - known;
             self.end_group(sample, GroupId::Stream, hits, window.bytes.len());

@@ -267,7 +267,8 @@ impl Detector {
         if !fields {
             return false;
         }
-        let all_matched = candidate.matched == (1u64 << rule.buffers.len()).wrapping_sub(1) as u32;
+        let every = (1u64 << rule.buffers.len()).wrapping_sub(1) as u32;
+        let all_matched = candidate.matched == every;
         let evaluated = std::mem::replace(&mut candidate.evaluated, transaction.version());
         if evaluated == transaction.version() && !all_matched {
             // The transaction is unchanged, so the buffers that did not match still do not match.
@@ -285,39 +286,47 @@ impl Detector {
             let of_rule = captured.extract_if(.., |(rule, _)| *rule == candidate.rule);
             self.scratch.captured.extend(of_rule.map(|(_, group)| group));
         }
+        // What comes in ranges may be removed from its buffer, so that no test of it waits.
+        let late = if transaction.range.is_none() { rule.late } else { 0 };
+        let has_waited = known | late != every;
         let mut all = true;
-        for (at, test) in rule.buffers.iter().enumerate() {
-            if candidate.matched >> at & 1 != 0 {
-                continue;
+        for is_late in [false, true] {
+            if is_late && (!all || late == 0) {
+                break;
             }
-            // The buffers of the other direction may have changed at other versions, and a buffer behind one that did not match was
-            // not evaluated.
-            let is_first = rule.shares_variables && known.trailing_ones() < at as u32;
-            let since = if rule.spans_transaction || is_first {
-                0
-            } else {
-                evaluated
-            };
-            let is_match = transaction::matches(
-                test,
-                transaction,
-                (direction, since),
-                &mut self.scratch,
-                &mut self.memory.1,
-            );
-            self.note_limit(candidate.rule, rule);
-            match is_match {
-                true => {
-                    candidate.matched |= 1 << at;
-                    if rule.shares_variables {
-                        keep(kept, candidate.rule, self.scratch.variables);
-                    }
+            for (at, test) in rule.buffers.iter().enumerate() {
+                if candidate.matched >> at & 1 != 0 || (late >> at & 1 != 0) != is_late {
+                    continue;
                 }
-                false => {
-                    all = false;
-                    // The buffers behind it need its variables.
-                    if rule.shares_variables {
-                        break;
+                // The buffers of the other direction may have changed at other versions, and a buffer behind one that did not match
+                // was not evaluated, nor was a body.
+                let is_first = rule.shares_variables && known.trailing_ones() < at as u32;
+                let since = if rule.spans_transaction || is_first || is_late && has_waited {
+                    0
+                } else {
+                    evaluated
+                };
+                let is_match = transaction::matches(
+                    test,
+                    transaction,
+                    (direction, since),
+                    &mut self.scratch,
+                    &mut self.memory.1,
+                );
+                self.note_limit(candidate.rule, rule);
+                match is_match {
+                    true => {
+                        candidate.matched |= 1 << at;
+                        if rule.shares_variables {
+                            keep(kept, candidate.rule, self.scratch.variables);
+                        }
+                    }
+                    false => {
+                        all = false;
+                        // The buffers behind it need its variables.
+                        if rule.shares_variables {
+                            break;
+                        }
                     }
                 }
             }

@@ -127,6 +127,8 @@ pub struct Rule {
     pub headers: Vec<BufferTest>,
     /// Operations over buffers.
     pub buffers: Vec<BufferTest>,
+    /// One bit for each test of `buffers` that waits until the others matched: those over bodies, which grow.
+    pub late: u32,
     /// True if the buffers are those of a request and of its response (`=>`).
     pub spans_transaction: bool,
     /// True if operations use variables that those over another buffer set.

@@ -9,6 +9,7 @@ mod sets;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::header::{self, Protocol};
 use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
@@ -166,6 +167,11 @@ pub(super) fn compile(
     let has_protocol = !protocol.app.is_empty();
     let kind = builder.rule_type(has_protocol, has_ports, (on_packets, on_stream));
     let is_config = rule.header.action == header::Action::Config;
+    let shares_variables = builder.names.are_shared();
+    let late = match spans_transaction || shares_variables {
+        true => 0,
+        false => late_tests(&builder.buffers),
+    };
     match builder.disables {
         None if is_config => {
             return Err(whole(Reason::Invalid {
@@ -207,6 +213,7 @@ pub(super) fn compile(
         on_stream,
         payload: builder.payload,
         buffers: builder.buffers,
+        late,
         app: builder.app,
         state: builder.state,
         effects: builder.effects,
@@ -215,7 +222,7 @@ pub(super) fn compile(
         fast_pattern: fast_pattern.filter(|_| !spans_transaction),
         headers: builder.headers,
         spans_transaction,
-        shares_variables: builder.names.are_shared(),
+        shares_variables,
         alerts_on_pass: builder.alerts_on_pass,
         bypasses: builder.bypasses,
         disables: builder.disables,
@@ -223,6 +230,19 @@ pub(super) fn compile(
         pass_digest,
         source_index,
     })
+}
+
+/// Returns one bit for each test over a body. A body grows, and each time a test that did not match is applied to all of it: an
+/// expression on an upload would cost the square of its size, although a header decides.
+fn late_tests(tests: &[BufferTest]) -> u32 {
+    let is_body = |test: &BufferTest| {
+        matches!(
+            test.buffer,
+            Buffer::HttpRequestBody | Buffer::HttpResponseBody | Buffer::FileData
+        )
+    };
+    let bits = tests.iter().enumerate().filter(|(_, test)| is_body(test));
+    bits.fold(0, |bits, (at, _)| bits | 1 << at)
 }
 
 /// Returns a digest of a pass rule with the addresses and ports that its variables stand for; `None` for other rules.
