@@ -215,6 +215,19 @@ def test_a_flow_has_the_bytes_of_its_frames_its_seconds_and_its_connection(folde
     assert "tcp" not in named(records, "flow", lambda record: record["proto"] == "UDP")
 
 
+def test_a_connection_without_handshake_is_midstream_in_its_alerts_and_its_flow(tmp_path):
+    (tmp_path / "rules").write_text('alert http any any -> any any (http.method; content:"GET"; sid:1;)\n')
+    for first, expected in ((3, True), (0, None)):
+        capture = conversations.Capture()
+        capture.tcp(80, conversations.http())
+        capture.frames = capture.frames[first:]
+        capture.write(tmp_path / "day.pcap")
+        for mode in ("ids", "ips"):
+            records = read(tmp_path, "--mode", mode, "--midstream")
+            for kind in ("alert", "flow"):
+                assert named(records, kind)["flow"].get("midstream") is expected, (first, mode, kind)
+
+
 def test_a_connection_whose_end_points_begin_another_ends_as_reused(tmp_path):
     capture = conversations.Capture()
     for _ in range(2):

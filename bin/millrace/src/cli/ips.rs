@@ -127,6 +127,9 @@ pub(crate) struct ReadArgs {
     /// Follow TCP connections of which one direction is seen
     #[arg(long)]
     pub(crate) asymmetric: bool,
+    /// Content codings of an HTTP body that are undone, one inside the other, 1 to 5
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5), default_value_t = 2)]
+    pub(crate) content_codings: u8,
     /// Policy of a cause, as in the settings of the functions: on_midstream=drop-flow
     #[arg(long = "policy", value_name = "ON_CAUSE=POLICY", value_parser = policy)]
     pub(crate) policies: Vec<(Cause, Policy)>,

@@ -126,6 +126,7 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         app: AppSettings {
             store_limit: if args.data.is_some() { STORE_LIMIT } else { 0 },
             details: args.details,
+            content_codings: args.content_codings.into(),
             ..defaults.app
         },
         ..defaults
