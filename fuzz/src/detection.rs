@@ -42,7 +42,10 @@ pub(crate) fn scan(mut bytes: &[u8]) {
     let expected = hits(Backend::Naive);
     for backend in Backend::ALL {
         let found = hits(backend);
-        assert!(found.is_subset(&expected), "{backend:?}: {found:?}, not {expected:?}");
+        assert!(
+            found.is_subset(&expected),
+            "{backend:?}: {found:?}, not {expected:?}"
+        );
         assert_eq!(identifiers(&found), identifiers(&expected), "{backend:?}");
     }
 }

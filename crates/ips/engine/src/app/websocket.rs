@@ -149,7 +149,7 @@ impl WebSocket {
         let (flags, opcode) = (first & 0xf0, first & 0x0f);
         if flags & COMPRESSED != 0 && opcode < CONTROL {
             let inflater = &mut self.inflaters[direction.index()];
-            // What is not compressed stays as it is.
+            // A message that is not compressed stays as it is.
             if let Some(inflated) = inflater.message(&payload, !is_cut, PAYLOAD) {
                 payload = inflated.bytes;
                 if inflated.has_more {

@@ -64,6 +64,14 @@ pub(super) fn list(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
+/// Returns the shift of a window: both ends must have offered scaling (RFC 7323, section 2.2).
+pub(super) fn scale(own: Option<u8>, other: Option<u8>) -> u8 {
+    match (own, other) {
+        (Some(own), Some(_)) => own,
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

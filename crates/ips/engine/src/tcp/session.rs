@@ -12,7 +12,7 @@ use millrace_wire::tcp::flags;
 
 use super::half::Half;
 use super::normalize::{Edits, TcpCounters, TcpProblem, check_flags};
-use super::options::Options;
+use super::options::{Options, scale};
 use super::stream::InspectionBuffer;
 use super::{Stream, StreamChunk, TcpSettings, urgent};
 use crate::flow::{Direction, FlowState};
@@ -586,14 +586,6 @@ impl Session {
     /// Returns true if data wait after a hole that will not be filled.
     pub(crate) fn waits_behind_hole(&self, direction: Direction) -> bool {
         self.stream(direction).is_some_and(Stream::waits_behind_hole)
-    }
-}
-
-/// Returns the shift of a window: both ends must have offered scaling (RFC 7323, section 2.2).
-fn scale(own: Option<u8>, other: Option<u8>) -> u8 {
-    match (own, other) {
-        (Some(own), Some(_)) => own,
-        _ => 0,
     }
 }
 

@@ -1,8 +1,11 @@
 //! The entries of the scanner: a window of each pattern, by the hash of the window.
 
-use super::{TAIL, WINDOW};
 use crate::scanner::Pattern;
 
+/// Size of a window in bytes.
+pub(super) const WINDOW: usize = 4;
+/// Largest distance in bytes from the beginning of a window to the end of its pattern.
+pub(super) const TAIL: usize = 32;
 /// Number of high bits of a hash, which select a bit of `heads`.
 pub(super) const HEAD_BITS: u32 = 17;
 

@@ -1,7 +1,7 @@
 //! The search for the windows of a scanner in a block of bytes.
 
-use super::entry::{Entry, EntryTable, fold, folded, folded_window, head};
-use super::{BLOCK, EVEN_BUCKET, HEAD_WORDS, ODD_BUCKET, STEP, STRIDE, TAIL, WINDOW, Windows};
+use super::entry::{Entry, EntryTable, TAIL, WINDOW, fold, folded, folded_window, head};
+use super::tables::{BLOCK, EVEN_BUCKET, HEAD_WORDS, ODD_BUCKET, STEP, STRIDE, Windows};
 use crate::scanner::is_equal;
 
 /// A scan of a block of bytes.

@@ -7,7 +7,7 @@
 
 use super::framing;
 use super::headers::{Lines, line};
-use super::request::trimmed;
+use super::request_line::trimmed;
 use crate::app::transaction::AppEvent;
 
 /// The position in a chunked body.

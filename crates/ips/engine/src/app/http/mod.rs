@@ -23,6 +23,7 @@ mod pairing;
 mod publish;
 mod readings;
 mod request;
+mod request_line;
 mod response;
 mod step;
 #[cfg(test)]

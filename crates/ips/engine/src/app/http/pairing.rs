@@ -2,9 +2,16 @@
 
 use std::collections::VecDeque;
 
-use super::request::HalfLine;
+use super::publish::update_record;
+use super::request_line::{METHODS, RequestLine, is_space};
+use super::uri::Uri;
+use crate::app::AppProtocol;
 use crate::app::heap::heap;
-use crate::app::transaction::LIVE_TRANSACTIONS;
+use crate::app::transaction::{LIVE_TRANSACTIONS, Transactions};
+use crate::flow::Direction;
+
+/// Bytes of an incomplete line in which its method is looked for.
+const METHOD_ROOM: usize = 64;
 
 /// A request that waits for its response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,6 +43,65 @@ impl Method {
             _ => Method::Other,
         }
     }
+}
+
+/// The incomplete line of a request, while bytes of the server are parsed.
+#[derive(Debug, Default)]
+pub(super) struct HalfLine {
+    pub(super) text: Vec<u8>,
+    /// Offset of the line in the stream.
+    pub(super) begin: u64,
+    /// True if an earlier request was seen.
+    pub(super) is_later: bool,
+    /// The transaction that has begun with the response to the request.
+    pub(super) answered: Option<u64>,
+}
+
+heap!(HalfLine { text });
+
+impl HalfLine {
+    /// Begins the transaction of the request for its response; `None` if the bytes so far do not show that the line begins a
+    /// request, or if the request is CONNECT: its answer decides what the client's later bytes are.
+    pub(super) fn begin(&mut self, out: &mut Transactions) -> Option<Waiting> {
+        let name = self
+            .method()
+            .filter(|name| !self.is_later || METHODS.contains(name))?;
+        let method = Method::of(name);
+        if method == Method::Connect || self.answered.is_some() {
+            return None;
+        }
+        let mut request = RequestLine::default();
+        request.parse(&self.text);
+        let transaction = out.start(AppProtocol::Http);
+        transaction.begin[Direction::ToServer.index()] = Some(self.begin);
+        let uri = request.uri().unwrap_or_default();
+        update_record(transaction, |record| {
+            record.method = request.method().to_vec();
+            record.url = uri.to_vec();
+        });
+        self.answered = Some(transaction.id);
+        Some(Waiting {
+            transaction: transaction.id,
+            method,
+            is_http_09: false,
+            expects_continue: false,
+            file_name: file_name(&Uri::parse(uri).normalise().unwrap_or_default()),
+        })
+    }
+
+    /// Returns the method, if it is complete.
+    fn method(&self) -> Option<&[u8]> {
+        let head = &self.text[..self.text.len().min(METHOD_ROOM)];
+        let head = &head[head.iter().position(|&byte| !is_space(byte))?..];
+        let size = head.iter().position(|&byte| is_space(byte))?;
+        Some(&head[..size])
+    }
+}
+
+/// Returns the path of a normalised URI, which names the file of a response.
+pub(super) fn file_name(normal: &[u8]) -> Vec<u8> {
+    let path = normal.split(|&byte| byte == b'?').next();
+    path.unwrap_or_default().to_vec()
 }
 
 /// The pairing of the requests and responses of a connection.

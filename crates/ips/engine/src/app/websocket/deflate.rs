@@ -5,7 +5,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::app::heap::Heap;
 
-/// What a sender removes from the end of a message (section 7.2.1).
+/// The bytes that a sender removes from the end of a message (section 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 /// Memory of a decompressor in bytes: a window of 32 KiB and the tables of codes.
 const INFLATE_SIZE: usize = 48 << 10;

@@ -286,7 +286,7 @@ impl Detector {
             let of_rule = captured.extract_if(.., |(rule, _)| *rule == candidate.rule);
             self.scratch.captured.extend(of_rule.map(|(_, group)| group));
         }
-        // What comes in ranges may be removed from its buffer, so that no test of it waits.
+        // Bytes of a range may be removed from their buffer, so that no test of them waits.
         let late = if transaction.range.is_none() { rule.late } else { 0 };
         let has_waited = known | late != every;
         let mut all = true;

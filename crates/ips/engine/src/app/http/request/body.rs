@@ -2,7 +2,6 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::request_line::is_http_11;
 use super::{RequestSide, SIDE, State};
 use crate::app::AppSettings;
 use crate::app::http::body::{Body, Undoing};
@@ -11,6 +10,7 @@ use crate::app::http::headers::{contains_chunked, content_length};
 use crate::app::http::pairing::Pairing;
 use crate::app::http::publish::update_record;
 use crate::app::http::readings::{Framing, Kind, framed};
+use crate::app::http::request_line::is_http_11;
 use crate::app::transaction::{Progress, Transactions};
 
 impl RequestSide {

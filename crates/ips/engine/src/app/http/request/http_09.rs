@@ -1,9 +1,9 @@
 //! Requests without protocol: those of HTTP/0.9, and others whose headers follow.
 
-use super::request_line::is_space;
 use super::{RequestSide, State};
 use crate::app::http::framing;
 use crate::app::http::readings::{Kind, Reading};
+use crate::app::http::request_line::is_space;
 use crate::app::http::step::Step;
 use crate::app::transaction::Transactions;
 

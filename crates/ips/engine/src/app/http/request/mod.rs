@@ -4,7 +4,6 @@ mod body;
 mod host;
 mod http_09;
 mod publish;
-mod request_line;
 mod start;
 mod tunnel;
 
@@ -16,16 +15,14 @@ use super::framing::{self, Section};
 use super::headers::{Headers, Lines, line};
 use super::pairing::Pairing;
 use super::readings::{Forks, Framing, Kind, Position, Reading, of_lines, other_chunks};
+use super::request_line::{RequestLine, trimmed};
 use super::step::{BLOCK_ROOM, HEADERS_SIZE, LINE_SIZE, Step};
 use crate::app::AppSettings;
 use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
-use request_line::RequestLine;
 
 pub(super) use publish::publish_headers;
-pub(super) use request_line::{is_http_11, trimmed};
-pub(super) use start::HalfLine;
 
 const SIDE: Direction = Direction::ToServer;
 

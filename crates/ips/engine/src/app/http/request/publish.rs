@@ -3,11 +3,11 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::host::is_valid_host;
-use super::request_line::is_http_11;
 use super::{RequestSide, SIDE};
 use crate::app::AppSettings;
 use crate::app::http::headers::Headers;
 use crate::app::http::publish::{MessageHeaders, update_record};
+use crate::app::http::request_line::is_http_11;
 use crate::app::http::uri::Uri;
 use crate::app::transaction::Transaction;
 

@@ -12,81 +12,18 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::host::is_valid_host;
-use super::request_line::{METHODS, RequestLine, is_encoded_twice, is_space};
 use super::{RequestSide, SIDE, State};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
-use crate::app::heap::heap;
 use crate::app::http::framing::{self, Section};
 use crate::app::http::headers::{Lines, line};
-use crate::app::http::pairing::{Method, Pairing, Waiting};
+use crate::app::http::pairing::{HalfLine, Method, Pairing, Waiting, file_name};
 use crate::app::http::publish::update_record;
 use crate::app::http::readings::{Kind, of_lines};
+use crate::app::http::request_line::{METHODS, RequestLine, is_encoded_twice};
 use crate::app::http::step::{BLOCK_ROOM, Step};
 use crate::app::http::uri::Uri;
 use crate::app::transaction::{Progress, Transactions};
-
-/// Bytes of an incomplete line in which its method is looked for.
-const METHOD_ROOM: usize = 64;
-
-/// The incomplete line of a request, while bytes of the server are parsed.
-#[derive(Debug, Default)]
-pub(in crate::app::http) struct HalfLine {
-    text: Vec<u8>,
-    /// Offset of the line in the stream.
-    begin: u64,
-    /// True if an earlier request was seen.
-    is_later: bool,
-    /// The transaction that has begun with the response to the request.
-    answered: Option<u64>,
-}
-
-heap!(HalfLine { text });
-
-impl HalfLine {
-    /// Begins the transaction of the request for its response; `None` if the bytes so far do not show that the line begins a
-    /// request, or if the request is CONNECT: its answer decides what the client's later bytes are.
-    pub(in crate::app::http) fn begin(&mut self, out: &mut Transactions) -> Option<Waiting> {
-        let name = self
-            .method()
-            .filter(|name| !self.is_later || METHODS.contains(name))?;
-        let method = Method::of(name);
-        if method == Method::Connect || self.answered.is_some() {
-            return None;
-        }
-        let mut request = RequestLine::default();
-        request.parse(&self.text);
-        let transaction = out.start(AppProtocol::Http);
-        transaction.begin[SIDE.index()] = Some(self.begin);
-        let uri = request.uri().unwrap_or_default();
-        update_record(transaction, |record| {
-            record.method = request.method().to_vec();
-            record.url = uri.to_vec();
-        });
-        self.answered = Some(transaction.id);
-        Some(Waiting {
-            transaction: transaction.id,
-            method,
-            is_http_09: false,
-            expects_continue: false,
-            file_name: file_name(&Uri::parse(uri).normalise().unwrap_or_default()),
-        })
-    }
-
-    /// Returns the method, if it is complete.
-    fn method(&self) -> Option<&[u8]> {
-        let head = &self.text[..self.text.len().min(METHOD_ROOM)];
-        let head = &head[head.iter().position(|&byte| !is_space(byte))?..];
-        let size = head.iter().position(|&byte| is_space(byte))?;
-        Some(&head[..size])
-    }
-}
-
-/// Returns the path of a normalised URI, which names the file of a response.
-fn file_name(normal: &[u8]) -> Vec<u8> {
-    let path = normal.split(|&byte| byte == b'?').next();
-    path.unwrap_or_default().to_vec()
-}
 
 impl RequestSide {
     /// Lends the incomplete line of a request to the pairing, while bytes of the server are parsed.

@@ -1,11 +1,11 @@
 //! CONNECT: the end of the request, and the first bytes of its tunnel.
 
-use super::request_line::{METHODS, is_space};
 use super::{RequestSide, State};
 use crate::app::AppSettings;
 use crate::app::http::framing;
 use crate::app::http::pairing::Pairing;
 use crate::app::http::readings::{Framing, Kind, framed};
+use crate::app::http::request_line::{METHODS, is_space};
 use crate::app::http::step::Step;
 use crate::app::transaction::Transactions;
 

@@ -10,7 +10,7 @@ use crate::app::http::headers::{contains_chunked, content_length};
 use crate::app::http::pairing::{Method, Pairing};
 use crate::app::http::publish::update_record;
 use crate::app::http::readings::{Framing, Kind, framed};
-use crate::app::http::request::is_http_11;
+use crate::app::http::request_line::is_http_11;
 use crate::app::http::step::Step;
 use crate::app::parameter::file_names;
 use crate::app::ranges::ContentRange;

@@ -60,7 +60,7 @@ pub(super) fn is_space(byte: u8) -> bool {
 }
 
 /// Removes white space from both ends.
-pub(in crate::app::http) fn trimmed(text: &[u8]) -> &[u8] {
+pub(super) fn trimmed(text: &[u8]) -> &[u8] {
     let start = text
         .iter()
         .position(|&byte| !is_space(byte))
@@ -157,7 +157,7 @@ impl RequestLine {
 }
 
 /// Returns true if a protocol text means HTTP/1.1.
-pub(in crate::app::http) fn is_http_11(protocol: &[u8]) -> bool {
+pub(super) fn is_http_11(protocol: &[u8]) -> bool {
     let is_http = protocol
         .get(..4)
         .is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP"));
