@@ -29,7 +29,7 @@ const WORDS: usize = 1 << (16 - 6);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     offset: u32,
-    /// Up to four bytes in lower case, the first in the low bits.
+    /// Up to four bytes, the first in the low bits; in lower case if case does not matter.
     bytes: u32,
     /// The bits of `bytes` that are compared.
     mask: u32,

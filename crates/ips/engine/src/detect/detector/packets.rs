@@ -88,8 +88,8 @@ impl Detector {
             let group = &groups[direction.index()];
             let candidates = &mut self.memory.0;
             group.always.iter().for_each(|rule| candidates.add(*rule));
-            let subjects = [Subject::whole(packet.payload)];
-            group.direct.find(packet, &subjects, &mut |rule| {
+            let payload = Subject::whole(packet.payload);
+            group.direct.find(packet, &[payload], &mut |rule| {
                 candidates.add_if(rule, is_possible);
             });
             if !packet.payload.is_empty() && !packet.hides_payload() {
@@ -113,8 +113,8 @@ impl Detector {
                 .as_deref_mut()
                 .map(|flow| &mut flow.detect.pending[direction.index()]);
             let [last, all] = subjects(&window);
-            let subjects = [last, all, Subject::whole(packet.payload)];
-            group.direct.find(packet, &subjects, &mut |rule| {
+            let payload = Subject::whole(packet.payload);
+            group.direct.find(packet, &[last, all, payload], &mut |rule| {
                 candidates.add_if(rule, is_possible);
             });
             scan_stream(group, &window, pending, candidates, is_possible);
