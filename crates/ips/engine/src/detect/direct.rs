@@ -49,7 +49,7 @@ impl Place {
 
     fn of_content(content: &ContentTest) -> Option<Place> {
         let size = content.pattern.len();
-        let Some(Operand::Number(offset)) = content.offset.or(Some(Operand::Number(0))) else {
+        let Operand::Number(offset) = content.offset.unwrap_or(Operand::Number(0)) else {
             return None;
         };
         let is_fixed = content.depth == Some(Operand::Number(size as i64));
@@ -230,13 +230,13 @@ impl DirectDraft {
     pub(super) fn add(&mut self, index: u32, rule: &Rule) -> bool {
         let place = Place::of(rule);
         let entry = Entry { rule: index, place };
-        let sizes = rule.packet.iter().filter_map(|test| match test {
+        let size = rule.packet.iter().find_map(|test| match test {
             PacketTest::Number(NumberField::Dsize, Comparison::Equal(size)) => u16::try_from(*size).ok(),
             _ => None,
         });
         let pattern = rule.fast_pattern.as_ref();
         let is_rare = pattern.is_some_and(|pattern| pattern.bytes.len() > SHORT);
-        if let Some(size) = sizes.into_iter().next() {
+        if let Some(size) = size {
             self.sizes.add([size].into_iter(), entry);
         } else if is_rare {
             return false;
